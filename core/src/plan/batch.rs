@@ -1,0 +1,128 @@
+//! The rows of one run.
+
+/// Tokens in a KV page; also the attention chunk of docs/numerics.md, so that a page is a unit of arithmetic too.
+pub const PAGE_TOKENS: u32 = 64;
+
+/// Rows to run through a plan. Row `i` is token `tokens[i]` at absolute position `positions[i]` of the sequence whose
+/// KV pages are `page_tables[sequences[i]]`: position p lives in slot `p % PAGE_TOKENS` of page
+/// `page_table[p / PAGE_TOKENS]`.
+///
+/// All keys and values of the batch are written before any of its rows attends, so the rows of a sequence may come
+/// in one batch or in many: the results are the same bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// Token ids.
+    pub tokens: &'a [u32],
+    /// Absolute positions.
+    pub positions: &'a [u32],
+    /// Index into `page_tables` for each row.
+    pub sequences: &'a [u32],
+    /// Page numbers of each sequence.
+    pub page_tables: &'a [&'a [u32]],
+    /// Rows whose logits are wanted, ascending.
+    pub outputs: &'a [u32],
+}
+
+/// A batch that cannot be run; a mistake of the caller, found before anything is computed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// The per-row lists differ in length.
+    #[error("batch lists differ in length: {tokens} tokens, {positions} positions, {sequences} sequences")]
+    Lengths {
+        /// Entries of `tokens`.
+        tokens: usize,
+        /// Entries of `positions`.
+        positions: usize,
+        /// Entries of `sequences`.
+        sequences: usize,
+    },
+    /// More rows than the program was loaded for.
+    #[error("batch of {rows} rows, but the program was loaded for at most {max_rows}")]
+    TooManyRows {
+        /// Rows in the batch.
+        rows: usize,
+        /// Limit given at load.
+        max_rows: u32,
+    },
+    /// A token id that the model does not have.
+    #[error("row {row}: token id {token}, but the vocabulary has {vocab_len} tokens")]
+    Token {
+        /// Row.
+        row: usize,
+        /// Its token.
+        token: u32,
+        /// Vocabulary.
+        vocab_len: u32,
+    },
+    /// A sequence without a page table, or a position past it.
+    #[error("row {row}: no KV page for position {position} of sequence {sequence}")]
+    NoPage {
+        /// Row.
+        row: usize,
+        /// Its position.
+        position: u32,
+        /// Its sequence.
+        sequence: u32,
+    },
+    /// A page number that the program does not have.
+    #[error("row {row}: KV page {page}, but the program has {kv_pages}")]
+    Page {
+        /// Row.
+        row: usize,
+        /// Page number.
+        page: u32,
+        /// Pages given at load.
+        kv_pages: u32,
+    },
+    /// `outputs` is not ascending or names a row that does not exist.
+    #[error("output list is not ascending rows of the batch (entry {entry} is {row})")]
+    Outputs {
+        /// Index into `outputs`.
+        entry: usize,
+        /// Its value.
+        row: u32,
+    },
+}
+
+impl Batch<'_> {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Checks everything that running relies on; every device calls it first.
+    pub fn check(&self, vocab_len: u32, max_rows: u32, kv_pages: u32) -> Result<(), BatchError> {
+        let rows = self.rows();
+        if self.positions.len() != rows || self.sequences.len() != rows {
+            return Err(BatchError::Lengths {
+                tokens: rows,
+                positions: self.positions.len(),
+                sequences: self.sequences.len(),
+            });
+        }
+        if rows > max_rows as usize {
+            return Err(BatchError::TooManyRows { rows, max_rows });
+        }
+        for row in 0..rows {
+            let (token, position, sequence) = (self.tokens[row], self.positions[row], self.sequences[row]);
+            if token >= vocab_len {
+                return Err(BatchError::Token { row, token, vocab_len });
+            }
+            let needed = position as usize / PAGE_TOKENS as usize + 1;
+            let pages = self.page_tables.get(sequence as usize).and_then(|table| table.get(..needed));
+            let Some(pages) = pages else {
+                return Err(BatchError::NoPage { row, position, sequence });
+            };
+            if let Some(&page) = pages.iter().find(|&&page| page >= kv_pages) {
+                return Err(BatchError::Page { row, page, kv_pages });
+            }
+        }
+        for (entry, &row) in self.outputs.iter().enumerate() {
+            let ascending = entry == 0 || self.outputs[entry - 1] < row;
+            if !ascending || row as usize >= rows {
+                return Err(BatchError::Outputs { entry, row });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! What executes plans.
+
+use std::sync::Arc;
+
+use super::{Batch, BatchError, Plan, WeightError, WeightSource};
+
+/// A device that can load plans. Opening one is the business of `unisonic-devices`.
+pub trait Device: Send {
+    /// What this device is.
+    fn info(&self) -> DeviceInfo;
+
+    /// Loads the weights of a plan and prepares to run it. Nothing is allocated by later runs.
+    fn load(
+        &self,
+        plan: Arc<Plan>,
+        weights: &dyn WeightSource,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Program>, DeviceError>;
+}
+
+/// A loaded plan with its KV pages.
+pub trait Program: Send {
+    /// The plan.
+    fn plan(&self) -> &Plan;
+
+    /// Runs the rows of a batch. Returns the first broken range contract of each row that has one: such a row has no
+    /// meaning and must not be used; the others are untouched by it.
+    fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError>;
+
+    /// Logits of output row `output` (index into [`Batch::outputs`]) of the last run: `plan.vocab_len` values.
+    ///
+    /// # Panics
+    /// If the last run had no such output row: a bug of the caller.
+    fn logits(&self, output: usize) -> &[f32];
+}
+
+/// A row whose values left the range in which the arithmetic is defined (docs/numerics.md "Range contract").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeFlag {
+    /// Row of the batch.
+    pub row: u32,
+    /// Index of the first step of the plan that flagged it.
+    pub step: u32,
+}
+
+/// What a device is, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// As given to `--device`.
+    pub id: String,
+    /// Hardware or implementation.
+    pub name: String,
+    /// The arithmetic: [`super::PROFILE`], or the name of a diagnostic that is not u1.
+    pub profile: String,
+}
+
+/// Limits and hooks of a load.
+pub struct LoadOptions<'a> {
+    /// KV pages of [`super::PAGE_TOKENS`] tokens, shared by all sequences.
+    pub kv_pages: u32,
+    /// Most rows of a batch.
+    pub max_rows: u32,
+    /// Called with (weights loaded, weights in all) as loading goes on.
+    pub progress: &'a dyn Fn(usize, usize),
+}
+
+/// Why a device could not load or run.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// A weight is missing, damaged or out of range.
+    #[error(transparent)]
+    Weight(#[from] WeightError),
+    /// The batch cannot be run.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// Not enough memory.
+    #[error("{device}: {what} needs {needed_bytes} bytes, which could not be allocated")]
+    OutOfMemory {
+        /// Which device.
+        device: String,
+        /// What the memory was for.
+        what: String,
+        /// How much.
+        needed_bytes: u64,
+    },
+}

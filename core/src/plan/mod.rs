@@ -1,0 +1,144 @@
+//! The work of a model as plain data, and the trait of what executes it.
+//!
+//! A [`Plan`] lists weights, activation buffers, RoPE tables, KV layers and [`Step`]s. The planner makes it once a
+//! model; a [`Device`] loads it with the weights and then runs [`Batch`]es of rows, each row one token of one
+//! sequence at one position. A plan holds no handle, pointer or device property: same model, same plan, and it means
+//! the same on every device, because each step is defined by functions of [`crate::numerics`].
+//!
+//! Start reading at [`Op`]: its variants are all that a device has to know.
+
+mod batch;
+mod device;
+mod step;
+mod weights;
+
+pub use batch::{Batch, BatchError, PAGE_TOKENS};
+pub use device::{Device, DeviceError, DeviceInfo, LoadOptions, Program, RangeFlag};
+pub use step::{Activation, HeadNorm, Op, RopeRef, Step};
+pub use weights::{Encoding, FloatSource, ReadError, Weight, WeightError, WeightSource};
+
+/// Identity of the arithmetic (docs/numerics.md). Another arithmetic has another name.
+pub const PROFILE: &str = "u1";
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u32);
+        impl $name {
+            /// Index into the plan's list.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+id!(
+    /// Index into [`Plan::weights`].
+    WeightId
+);
+id!(
+    /// Index into [`Plan::buffers`].
+    BufferId
+);
+id!(
+    /// Index into [`Plan::rope_tables`].
+    RopeTableId
+);
+id!(
+    /// Index into [`Plan::kv_layers`].
+    KvLayerId
+);
+
+/// Everything a device needs to run a model, except the bytes of its weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Architecture, for messages.
+    pub architecture: String,
+    /// Length of a row of logits.
+    pub vocab_len: u32,
+    /// The longest context the model was made for.
+    pub context_len: u32,
+    /// Tensors to load, in the order of first use.
+    pub weights: Vec<Weight>,
+    /// Activations; steps name them by index. Their contents are undefined until a step writes them.
+    pub buffers: Vec<Buffer>,
+    /// Position tables.
+    pub rope_tables: Vec<RopeTable>,
+    /// KV caches, one an attention layer.
+    pub kv_layers: Vec<KvLayer>,
+    /// What to do, in order.
+    pub steps: Vec<Step>,
+    /// The buffer that holds the logits of the output rows when the last step is done.
+    pub logits: BufferId,
+}
+
+/// Which rows of a batch a buffer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rows {
+    /// One for each row of the batch.
+    All,
+    /// One for each of [`Batch::outputs`].
+    Outputs,
+}
+
+/// What a row of a buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BufferKind {
+    /// `width` binary32 values.
+    F32 {
+        /// Values a row.
+        width: u32,
+    },
+    /// A quantised activation (A16, docs/numerics.md "Activations"): two int8 planes of `width` values and one f32
+    /// scale for each superblock of 256.
+    A16 {
+        /// Values a row, before padding to a multiple of 32.
+        width: u32,
+    },
+    /// Quantised query heads (Q16): two int8 planes and one f32 scale a head.
+    Q16 {
+        /// Number of heads.
+        heads: u32,
+        /// Values a head.
+        head_len: u32,
+    },
+}
+
+/// An activation buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Which rows it has.
+    pub rows: Rows,
+    /// What a row holds.
+    pub kind: BufferKind,
+}
+
+/// A KV cache of one layer. Keys are stored as K16, values as V8 (docs/numerics.md "KV cache and attention").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvLayer {
+    /// Number of key/value heads.
+    pub heads: u32,
+    /// Values a head.
+    pub head_len: u32,
+}
+
+/// How the two values of a RoPE pair lie in a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RopeStyle {
+    /// Pair i is elements 2i and 2i+1 (llama files).
+    Interleaved,
+    /// Pair i is elements i and i + rot/2 (qwen, gemma, phi files).
+    HalfSplit,
+}
+
+/// A position table: `theta = position * inverse_frequencies[i]`, cosine and sine times `scale`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeTable {
+    /// Where the pairs lie.
+    pub style: RopeStyle,
+    /// One an element pair; 2 * len dimensions of a head are rotated, the others pass.
+    pub inverse_frequencies: Vec<f64>,
+    /// YaRN's `mscale`; 1 otherwise.
+    pub scale: f64,
+}
