@@ -1,1 +1,21 @@
-//! See docs/architecture.md.
+//! From tokens to tokens: sessions over paged KV, chunked prefill, decoding, and the text around them.
+//!
+//! - [`Engine`]: a model loaded on a device; [`Session`]: one sequence of tokens with its KV pages.
+//! - [`generate`](generate()): greedy continuation of a prompt; [`score`]: teacher-forced log-probabilities.
+//! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
+//!
+//! The engine sees a device only through `core::plan::Device`, and nothing here can change a bit of the result: how
+//! rows are cut into batches, which pages they use and who else is running are all invisible to the arithmetic.
+//!
+//! Start reading at [`Engine::extend`].
+
+mod engine;
+mod error;
+mod generate;
+mod pages;
+mod score;
+
+pub use engine::{Engine, EngineOptions, LoadProgress, Session};
+pub use error::EngineError;
+pub use generate::{Completion, GenerateOptions, Stop, generate};
+pub use score::{Score, score};

@@ -1,5 +1,7 @@
 //! The rows of one run.
 
+use super::Limits;
+
 /// Tokens in a KV page; also the attention chunk of docs/numerics.md, so that a page is a unit of arithmetic too.
 pub const PAGE_TOKENS: u32 = 64;
 
@@ -43,6 +45,14 @@ pub enum BatchError {
         rows: usize,
         /// Limit given at load.
         max_rows: u32,
+    },
+    /// More output rows than the program was loaded for.
+    #[error("batch with {outputs} output rows, but the program was loaded for at most {max_outputs}")]
+    TooManyOutputs {
+        /// Entries of `outputs`.
+        outputs: usize,
+        /// Limit given at load.
+        max_outputs: u32,
     },
     /// A token id that the model does not have.
     #[error("row {row}: token id {token}, but the vocabulary has {vocab_len} tokens")]
@@ -91,7 +101,8 @@ impl Batch<'_> {
     }
 
     /// Checks everything that running relies on; every device calls it first.
-    pub fn check(&self, vocab_len: u32, max_rows: u32, kv_pages: u32) -> Result<(), BatchError> {
+    pub fn check(&self, vocab_len: u32, limits: Limits) -> Result<(), BatchError> {
+        let Limits { kv_pages, max_rows, max_outputs } = limits;
         let rows = self.rows();
         if self.positions.len() != rows || self.sequences.len() != rows {
             return Err(BatchError::Lengths {
@@ -102,6 +113,9 @@ impl Batch<'_> {
         }
         if rows > max_rows as usize {
             return Err(BatchError::TooManyRows { rows, max_rows });
+        }
+        if self.outputs.len() > max_outputs as usize {
+            return Err(BatchError::TooManyOutputs { outputs: self.outputs.len(), max_outputs });
         }
         for row in 0..rows {
             let (token, position, sequence) = (self.tokens[row], self.positions[row], self.sequences[row]);

@@ -9,12 +9,14 @@ pub trait Device: Send {
     /// What this device is.
     fn info(&self) -> DeviceInfo;
 
-    /// Loads the weights of a plan and prepares to run it. Nothing is allocated by later runs.
+    /// Loads the weights of a plan and prepares to run it; calls `progress(weights loaded, weights in all)` as it goes
+    /// on. Later runs allocate nothing on the device.
     fn load(
         &self,
         plan: Arc<Plan>,
         weights: &dyn WeightSource,
-        options: &LoadOptions<'_>,
+        limits: Limits,
+        progress: &dyn Fn(usize, usize),
     ) -> Result<Box<dyn Program>, DeviceError>;
 }
 
@@ -54,14 +56,15 @@ pub struct DeviceInfo {
     pub profile: String,
 }
 
-/// Limits and hooks of a load.
-pub struct LoadOptions<'a> {
+/// How much a program must be ready for. None of these can change a bit of any result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
     /// KV pages of [`super::PAGE_TOKENS`] tokens, shared by all sequences.
     pub kv_pages: u32,
     /// Most rows of a batch.
     pub max_rows: u32,
-    /// Called with (weights loaded, weights in all) as loading goes on.
-    pub progress: &'a dyn Fn(usize, usize),
+    /// Most output rows of a batch.
+    pub max_outputs: u32,
 }
 
 /// Why a device could not load or run.

@@ -13,7 +13,7 @@ mod step;
 mod weights;
 
 pub use batch::{Batch, BatchError, PAGE_TOKENS};
-pub use device::{Device, DeviceError, DeviceInfo, LoadOptions, Program, RangeFlag};
+pub use device::{Device, DeviceError, DeviceInfo, Limits, Program, RangeFlag};
 pub use step::{Activation, HeadNorm, Op, RopeRef, Step};
 pub use weights::{Encoding, FloatSource, ReadError, Weight, WeightError, WeightSource};
 

@@ -1,0 +1,64 @@
+//! What can go wrong between a file and its answer.
+
+use unisonic_core::plan::DeviceError;
+use unisonic_planner::PlanError;
+
+/// An error of loading or running a model.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The model cannot be planned: an architecture, tensor or key that is not supported or not right.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The device refused or failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// More tokens than the context holds.
+    #[error(
+        "context overflow: the sequence would be {needed} tokens long, but the context holds {context_len} \
+         (the model was made for {trained_len}); shorten the prompt or load with a longer context"
+    )]
+    ContextOverflow {
+        /// Tokens of the sequence with what was to be added.
+        needed: usize,
+        /// Limit of this engine.
+        context_len: u32,
+        /// Limit of the model.
+        trained_len: u32,
+    },
+    /// All KV pages belong to other sessions.
+    #[error("out of KV pages: {needed} more are needed, {free} of {total} are free; end another session first")]
+    OutOfPages {
+        /// Pages that the call needs.
+        needed: usize,
+        /// Pages that are free.
+        free: usize,
+        /// Pages of the engine.
+        total: u32,
+    },
+    /// Values outside the range in which the arithmetic is defined.
+    #[error(
+        "numeric range exceeded at position {position} in step `{step}`: the model's values there are too large or \
+         not numbers; its weights are damaged or it needs another arithmetic than {profile}"
+    )]
+    Range {
+        /// Position of the row.
+        position: u32,
+        /// Label of the step, with its layer.
+        step: String,
+        /// Profile of the device.
+        profile: String,
+    },
+    /// A prompt without a single token.
+    #[error("the prompt is empty: there is no token to continue from (this model's file asks for no BOS token)")]
+    EmptyPrompt,
+    /// Options that contradict the model or each other.
+    #[error("{option} is {found}, but must be {expected}")]
+    Option {
+        /// Name of the option.
+        option: &'static str,
+        /// Its value.
+        found: String,
+        /// What would be right.
+        expected: String,
+    },
+}

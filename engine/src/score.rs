@@ -1,0 +1,35 @@
+//! Teacher-forced scoring: how probable a model finds a given text.
+
+use unisonic_core::numerics::{log_sum_exp, sampling::greedy};
+
+use crate::{Engine, EngineError};
+
+/// What the model thought of one token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// The token.
+    pub token: u32,
+    /// Natural logarithm of its probability given all tokens before it.
+    pub logprob: f32,
+    /// The token that the model found most probable.
+    pub argmax: u32,
+}
+
+/// Scores `ids[1..]`, each given all before it: `logprob = logit - log_sum_exp(logits)`. Runs in a session of its own;
+/// `progress(tokens done)` is called as it goes on.
+pub fn score(
+    engine: &mut Engine,
+    ids: &[u32],
+    progress: &mut dyn FnMut(usize),
+) -> Result<Vec<Score>, EngineError> {
+    let Some((_, context)) = ids.split_last() else { return Ok(Vec::new()) };
+    let mut scores = Vec::with_capacity(context.len());
+    let mut session = engine.session();
+    engine.extend(&mut session, context, 0, &mut |index, logits| {
+        let token = ids[index + 1];
+        let logprob = logits.get(token as usize).map_or(f32::NEG_INFINITY, |z| z - log_sum_exp(logits));
+        scores.push(Score { token, logprob, argmax: greedy(logits) });
+        progress(index + 1);
+    })?;
+    Ok(scores)
+}
