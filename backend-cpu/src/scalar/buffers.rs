@@ -21,7 +21,10 @@ pub(super) struct Planes {
 /// The contents of a buffer.
 #[derive(Debug)]
 pub(super) enum Data {
-    F32 { width: usize, values: Vec<f32> },
+    F32 {
+        width: usize,
+        values: Vec<f32>,
+    },
     Planes(Planes),
     /// Lent to the step that writes it.
     Lent,
@@ -45,9 +48,11 @@ impl Buffers {
                     let width = width as usize;
                     Data::F32 { width, values: allocate("an activation buffer", rows, width)? }
                 }
-                BufferKind::A16 { width } => {
-                    Data::Planes(Planes::allocate(rows, width.next_multiple_of(32) as usize, width.div_ceil(256) as usize)?)
-                }
+                BufferKind::A16 { width } => Data::Planes(Planes::allocate(
+                    rows,
+                    width.next_multiple_of(32) as usize,
+                    width.div_ceil(256) as usize,
+                )?),
                 BufferKind::Q16 { heads, head_len } => {
                     Data::Planes(Planes::allocate(rows, heads as usize * head_len as usize, heads as usize)?)
                 }

@@ -25,7 +25,11 @@ pub(super) enum Values {
 }
 
 impl KvCache {
-    pub(super) fn allocate(layer: KvLayer, arithmetic: Arithmetic, limits: Limits) -> Result<Self, DeviceError> {
+    pub(super) fn allocate(
+        layer: KvLayer,
+        arithmetic: Arithmetic,
+        limits: Limits,
+    ) -> Result<Self, DeviceError> {
         let (heads, head_len) = (layer.heads as usize, layer.head_len as usize);
         let rows = (limits.kv_pages as usize).saturating_mul(heads).saturating_mul(SLOTS);
         let what = "the KV cache";
@@ -52,13 +56,20 @@ impl KvCache {
 }
 
 /// `rows * width` zeros; an error instead of an abort where they do not fit.
-pub(super) fn allocate<T: Clone + Default>(what: &str, rows: usize, width: usize) -> Result<Vec<T>, DeviceError> {
-    let out_of_memory = |needed_bytes| DeviceError::OutOfMemory { device: "cpu".into(), what: what.into(), needed_bytes };
+pub(super) fn allocate<T: Clone + Default>(
+    what: &str,
+    rows: usize,
+    width: usize,
+) -> Result<Vec<T>, DeviceError> {
+    let out_of_memory =
+        |needed_bytes| DeviceError::OutOfMemory { device: "cpu".into(), what: what.into(), needed_bytes };
     let len = rows.checked_mul(width).ok_or_else(|| out_of_memory(u64::MAX))?;
     // Asked for and given back at once: `vec!` below would abort, but it gets zeroed pages from the system lazily, so
     // that KV pages which are never written cost nothing.
     let mut probe: Vec<T> = Vec::new();
-    probe.try_reserve_exact(len).map_err(|_| out_of_memory((len as u64).saturating_mul(size_of::<T>() as u64)))?;
+    probe
+        .try_reserve_exact(len)
+        .map_err(|_| out_of_memory((len as u64).saturating_mul(size_of::<T>() as u64)))?;
     drop(probe);
     Ok(vec![T::default(); len])
 }

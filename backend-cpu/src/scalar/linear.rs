@@ -34,7 +34,9 @@ impl ScalarProgram {
                     &|x| dot_row(&decoded, x)
                 }
                 LoadedWeight::W16(matrix) => &|x| w16_dot_row(&matrix.row(column), x),
-                LoadedWeight::F32(_) => panic!("the plan multiplies with weight {}, which is a vector", op.weight.0),
+                LoadedWeight::F32(_) => {
+                    panic!("the plan multiplies with weight {}, which is a vector", op.weight.0)
+                }
             };
             for (row, flagged) in flagged.iter_mut().enumerate() {
                 let (high, low, scales) = self.buffers.planes(op.x).row(row);

@@ -71,3 +71,6 @@ impl Device for ScalarDevice {
         Ok(Box::new(program))
     }
 }
+
+#[cfg(test)]
+mod tests;

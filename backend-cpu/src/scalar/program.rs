@@ -100,7 +100,7 @@ impl Program for ScalarProgram {
         self.flags[..batch.rows()].fill(None);
         let plan = Arc::clone(&self.plan);
         for (index, step) in plan.steps.iter().enumerate() {
-            let rows = plan.step_rows(&step.op);
+            let rows = plan.rows_of(&step.op);
             for row in self.step(&step.op, batch) {
                 let row = match rows {
                     Rows::All => row,

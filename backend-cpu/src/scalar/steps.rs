@@ -6,7 +6,6 @@ use unisonic_core::numerics::{a16, activation, embedding, norm};
 use unisonic_core::plan::{Activation, Batch, BufferId, BufferKind, LoadedWeight, Op, Rows, WeightId};
 
 use super::attention::Scores;
-use super::buffers::Data;
 use super::program::ScalarProgram;
 
 /// Where a step puts its rows: as f32, as A16, or both.
@@ -39,7 +38,8 @@ impl ScalarProgram {
             }),
             Op::RmsNorm { x, weight, eps, add, out, quantized } => {
                 self.write_rows(Results { out, quantized }, rows, |program, row, y| {
-                    let in_range = norm::rms_norm(program.buffers.f32(x).row(row), program.vector(weight), eps, y);
+                    let in_range =
+                        norm::rms_norm(program.buffers.f32(x).row(row), program.vector(weight), eps, y);
                     if let Some(add) = add {
                         add_to(program.buffers.f32(add).row(row), y);
                     }
@@ -55,7 +55,7 @@ impl ScalarProgram {
             }
             Op::Linear { x, weight, bias, add, out, head } => {
                 self.linear(super::linear::Linear { x, weight, bias, add, head }, out, rows)
-            },
+            }
             Op::PrepareQuery { q, norm, rope, out } => self.prepare_query(q, norm, rope, out, rows),
             Op::WriteKv { k, v, norm, rope, layer } => self.write_kv(k, v, norm, rope, layer, batch),
             Op::Attention { q, layer, kappa, window, soft_cap, out } => {
@@ -155,7 +155,7 @@ impl ScalarProgram {
     }
 }
 
-/// `y = x + y`, one rounded addition an element.
+/// `y = y + x`, one rounded addition an element.
 fn add_to(x: &[f32], y: &mut [f32]) {
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = x + *y);
+    y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);
 }
