@@ -1,1 +1,4 @@
 //! See docs/architecture.md.
+
+pub mod chat;
+pub mod tokenizer;
