@@ -6,6 +6,7 @@ use unisonic_core::numerics::attention::{
     CHUNK, KeyChunk, KvChunk, Q16, attend_chunk, chunk_weights, score, value_weights,
 };
 use unisonic_core::numerics::float::{INV_16319, pow2, snap};
+use unisonic_core::numerics::linear::finish;
 use unisonic_core::numerics::merge::{Merger, State};
 use unisonic_core::numerics::moe::{Denominator, add_expert, route};
 use unisonic_core::numerics::w16::{W16Row, w16_dot_row, w16_superblock_total};
@@ -158,6 +159,15 @@ fn small_experts_are_dropped() {
     assert_eq!(y[0].to_bits(), 0);
     add_expert(&mut y, pow2(-1), &[pow2(-59)]);
     assert_eq!(y[0].to_bits(), pow2(-60).to_bits());
+}
+
+/// The sum with the bias is snapped, and nothing before it.
+#[test]
+fn linear_outputs_are_snapped_once() {
+    let half = pow2(-61);
+    assert_eq!(finish(half, None).to_bits(), 0);
+    assert_eq!(finish(half, Some(half)).to_bits(), pow2(-60).to_bits());
+    assert_eq!(finish(pow2(-60), Some(-half)).to_bits(), 0);
 }
 
 #[test]
