@@ -6,6 +6,7 @@
 //! found by looking at the rest of the text only, in time linear in the word.
 //!
 //! `\p{L}` and `\p{N}` are the Unicode general categories of the `unicode-properties` crate, `\s` is `White_Space`.
+//! That crate's Unicode is newer than llama.cpp's tables: letters that were unassigned there cut differently here.
 
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
@@ -93,7 +94,7 @@ impl Pre {
 
 impl PreTokenizer {
     /// Cuts a text into words; put together they are the text.
-    pub fn words<'t>(self, text: &'t str) -> impl Iterator<Item = &'t str> {
+    pub fn words(self, text: &str) -> impl Iterator<Item = &str> {
         let mut rest = text;
         // For `Digits`: bytes up to the next number, which ends the text as far as look-ahead is concerned.
         let mut stretch_len = 0;
