@@ -16,28 +16,25 @@ pub fn join(high: i8, low: i8) -> i32 {
 
 /// `sum a_i*b_i`.
 pub fn dot(a: &[i8], b: &[i8]) -> i32 {
-    let (a16, a_rest) = a.as_chunks::<16>();
-    let (b16, b_rest) = b.as_chunks::<16>();
-    let mut sum = 0_i32;
-    for (a, b) in a16.iter().zip(b16) {
-        sum = sum.wrapping_add(dot_n(a, b));
-    }
-    for (&a, &b) in a_rest.iter().zip(b_rest) {
-        sum = sum.wrapping_add(i32::from(a) * i32::from(b));
-    }
-    sum
+    let (a32, a_rest) = a.as_chunks::<32>();
+    let (b32, b_rest) = b.as_chunks::<32>();
+    let long = a32.iter().zip(b32).fold(0_i32, |sum, (a, b)| sum.wrapping_add(dot_n(a, b)));
+    let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| i32::from(a) * i32::from(b));
+    rest.fold(long, i32::wrapping_add)
 }
 
 /// `sum a_i*b_i` over a length known when compiling.
+// Kept a function of its own: inlined, the loop is unrolled before it can be vectorised, which costs a factor of 3.
+#[inline(never)]
 pub fn dot_n<const N: usize>(a: &[i8; N], b: &[i8; N]) -> i32 {
     let mut sum = 0_i32;
     for i in 0..N {
-        sum = sum.wrapping_add(i32::from(i16::from(a[i]).wrapping_mul(i16::from(b[i]))));
+        sum = sum.wrapping_add(i32::from(a[i]) * i32::from(b[i]));
     }
     sum
 }
 
-/// `sum a_i`.
+/// `sum a_i` over a length known when compiling.
 pub fn sum_n<const N: usize>(a: &[i8; N]) -> i32 {
-    a.iter().fold(0_i32, |sum, &a| sum.wrapping_add(i32::from(a)))
+    dot_n(a, &[1; N])
 }

@@ -5,7 +5,7 @@
 
 use super::a16::{A16Row, SUPERBLOCK};
 use super::float::{i2f, join_planes, snap};
-use super::integer::{dot_n, sum_n};
+use super::integer::{dot, dot_n, sum_n};
 use crate::format::blocks::{DecodedRow, ScaleLayout};
 
 /// `y = snap(acc [+ bias])`.
@@ -95,9 +95,16 @@ fn total_of_sub_blocks<const N: usize>(row: &DecodedRow, x: &A16Row<'_>, s: usiz
     if row.format.has_minimum() { total - i2f(scaled_sum::<N>(row, x, s)) * row.minima[s] } else { total }
 }
 
+/// `I = sum_256` of superblock s, on both planes.
+pub fn whole_dot(row: &DecodedRow, x: &A16Row<'_>, s: usize) -> PlaneSums {
+    let at = s * SUPERBLOCK..(s + 1) * SUPERBLOCK;
+    let q = &row.q[at.clone()];
+    (dot(q, &x.high[at.clone()]), dot(q, &x.low[at]))
+}
+
 /// One scale for 256 elements: `T = F(I)*d`.
 fn total_of_whole(row: &DecodedRow, x: &A16Row<'_>, s: usize) -> f32 {
-    let (high, low) = sub_block_dot::<SUPERBLOCK>(row, x, s);
+    let (high, low) = whole_dot(row, x, s);
     join_planes(high, low) * row.scales[s]
 }
 

@@ -34,7 +34,7 @@ pub fn integers(value: &Value) -> Vec<i64> {
 /// 8 hex digits a word.
 pub fn words(value: &Value) -> Vec<u32> {
     let digits = text(value);
-    assert!(digits.len() % 8 == 0);
+    assert!(digits.len().is_multiple_of(8));
     (0..digits.len() / 8).map(|i| u32::from_str_radix(&digits[8 * i..8 * i + 8], 16).unwrap()).collect()
 }
 
@@ -55,7 +55,7 @@ pub fn float(value: &Value) -> f32 {
 /// 2 hex digits a byte.
 pub fn bytes(value: &Value) -> Vec<u8> {
     let digits = text(value);
-    assert!(digits.len() % 2 == 0);
+    assert!(digits.len().is_multiple_of(2));
     (0..digits.len() / 2).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 

@@ -2,7 +2,7 @@ use serde_json::Value;
 use unisonic_core::format::blocks::{BlockFormat, DecodedRow, ScaleLayout, check_row, decode_row};
 use unisonic_core::numerics::embedding::embed_row;
 use unisonic_core::numerics::linear::{
-    dot_row, linear_row, scaled_dot, scaled_sum, sub_block_dot, sub_block_sum, superblock_total,
+    dot_row, linear_row, scaled_dot, scaled_sum, sub_block_dot, sub_block_sum, superblock_total, whole_dot,
 };
 
 use crate::a16::Row;
@@ -83,7 +83,7 @@ fn plane_sums(row: &DecodedRow, activation: &Row, plane: impl Fn((i32, i32)) -> 
         ScaleLayout::Block32 => (0..8).map(|b| sub_block_dot::<32>(row, &x, b)).collect(),
         ScaleLayout::Sub16 => vec![scaled_dot::<16>(row, &x, 0)],
         ScaleLayout::Sub32 => vec![scaled_dot::<32>(row, &x, 0)],
-        ScaleLayout::Block256 => vec![sub_block_dot::<256>(row, &x, 0)],
+        ScaleLayout::Block256 => vec![whole_dot(row, &x, 0)],
     };
     sums.into_iter().map(|sums| i64::from(plane(sums))).collect()
 }
