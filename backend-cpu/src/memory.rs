@@ -3,11 +3,7 @@
 use unisonic_core::plan::DeviceError;
 
 /// `rows * width` zeros; an error instead of an abort where they do not fit.
-pub fn allocate<T: Clone + Default>(
-    what: &str,
-    rows: usize,
-    width: usize,
-) -> Result<Vec<T>, DeviceError> {
+pub fn allocate<T: Clone + Default>(what: &str, rows: usize, width: usize) -> Result<Vec<T>, DeviceError> {
     let out_of_memory =
         |needed_bytes| DeviceError::OutOfMemory { device: "cpu".into(), what: what.into(), needed_bytes };
     let len = rows.checked_mul(width).ok_or_else(|| out_of_memory(u64::MAX))?;

@@ -93,8 +93,15 @@ impl Pool {
         }
         shared.wake.notify_all();
         let mine = catch_unwind(AssertUnwindSafe(|| shared.take_tasks(task)));
+        let mut spins = 0_u32;
         while shared.running.load(Ordering::Acquire) != 0 {
-            std::hint::spin_loop();
+            // A worker that lost its processor needs ours.
+            if spins < SPINS {
+                std::hint::spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
+            spins = spins.saturating_add(1);
         }
         if mine.is_err() || shared.panicked.swap(false, Ordering::Relaxed) {
             panic!("a task of the CPU device panicked");

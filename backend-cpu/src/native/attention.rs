@@ -71,7 +71,8 @@ pub unsafe fn attend<S: Simd>(query: &Query<'_>, scores: Scores, keys: &Keys<'_>
         let (mut chunk, mut group, mut total) = (empty(), empty(), empty());
         let (mut open_group, mut has_total) = (None, false);
         let last = keys.position / KEYS as u32;
-        let first = scores.window.map_or(0, |window| (keys.position + 1).saturating_sub(window) / KEYS as u32);
+        let first =
+            scores.window.map_or(0, |window| (keys.position + 1).saturating_sub(window) / KEYS as u32);
         for number in first..=last {
             let visible = visible_in_chunk(keys.position, scores.window, number);
             let block = keys.cache.block(keys.pages[number as usize], keys.head);
@@ -240,7 +241,8 @@ unsafe fn softmax<S: Simd>(
         let mut largest = S::splat_i(i32::MIN);
         for group in visible.start / LANES..visible.end.div_ceil(LANES) {
             let dot = score_dots::<S>(query, block, group, sum_high, sum_low);
-            let scale = select_visible::<S>(group, &visible, S::load_i(key_scales.add(group * LANES)), S::splat_i(0));
+            let scale =
+                select_visible::<S>(group, &visible, S::load_i(key_scales.add(group * LANES)), S::splat_i(0));
             let mut t = S::mul_f(S::to_f(dot), S::mul_f(S::from_bits(scale), query_scale));
             if let Some(cap) = scores.soft_cap {
                 t = S::mul_f(soft_cap::<S>(t, cap), S::splat_f(LOG2E));
@@ -269,7 +271,13 @@ unsafe fn softmax<S: Simd>(
 
 /// `S = 128*HH + (HL + LH)` of 16 keys.
 #[inline(always)]
-unsafe fn score_dots<S: Simd>(query: &Query<'_>, block: &[u8], group: usize, sum_high: i32, sum_low: i32) -> S::I {
+unsafe fn score_dots<S: Simd>(
+    query: &Query<'_>,
+    block: &[u8],
+    group: usize,
+    sum_high: i32,
+    sum_low: i32,
+) -> S::I {
     // SAFETY: the caller's promise; a block has the parts that `Parts` says, a head is whole vectors of 4.
     unsafe {
         let head_len = query.high.len();

@@ -122,7 +122,9 @@ impl KvCache {
     pub unsafe fn write(&self, page: u32, head: usize, slot: usize, from: &Slot<'_>) {
         let parts = Parts { head_len: self.head_len };
         let range = self.block_range(page, head);
-        assert!(slot < KEYS && [from.key_high, from.key_low, from.value].iter().all(|x| x.len() == self.head_len));
+        assert!(
+            slot < KEYS && [from.key_high, from.key_low, from.value].iter().all(|x| x.len() == self.head_len)
+        );
         // SAFETY: the range is inside the memory (checked here), every offset of `Parts` for a slot below KEYS is inside
         // a block, and the bytes of a slot belong to the caller.
         unsafe {

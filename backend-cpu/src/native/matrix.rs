@@ -64,7 +64,8 @@ impl PackedMatrix {
             LoadedWeight::Blocks { format, bytes } => {
                 let Some(layout) = Layout::of(*format) else { return Ok(None) };
                 let row_len_bytes = weight.row_len_bytes();
-                pack_blocks(&BlockRows { format: *format, rows, cols, row_len_bytes, bytes }, layout).map(Some)
+                pack_blocks(&BlockRows { format: *format, rows, cols, row_len_bytes, bytes }, layout)
+                    .map(Some)
             }
         }
     }
@@ -160,7 +161,8 @@ impl Layout {
 
     /// Bytes of the scales that follow `tiles` tiles, minima included, without filling.
     fn scales_len_bytes(&self, tiles: usize) -> usize {
-        let scales = if self.sub_len == 0 { 2 * LANES * tiles } else { 2 * LANES + LANES * self.sub_blocks(tiles) };
+        let scales =
+            if self.sub_len == 0 { 2 * LANES * tiles } else { 2 * LANES + LANES * self.sub_blocks(tiles) };
         if self.has_minimum { 2 * scales } else { scales }
     }
 

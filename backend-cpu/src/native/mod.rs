@@ -93,9 +93,10 @@ fn supports(plan: &Plan) -> bool {
         Encoding::Block(BlockFormat::MXFP4 | BlockFormat::TQ1_0 | BlockFormat::TQ2_0) => false,
         Encoding::Block(_) | Encoding::W16(_) | Encoding::F32(_) => true,
     });
-    let heads = plan.kv_layers.iter().all(|layer| {
-        fits(layer.head_len) && layer.head_len as usize <= attention::MAX_HEAD_LEN
-    });
+    let heads = plan
+        .kv_layers
+        .iter()
+        .all(|layer| fits(layer.head_len) && layer.head_len as usize <= attention::MAX_HEAD_LEN);
     let buffers = plan.buffers.iter().enumerate().all(|(id, buffer)| match buffer.kind {
         // Logits are written by columns, so any vocabulary will do.
         BufferKind::F32 { width } => fits(width) || id == plan.logits.index(),

@@ -4,7 +4,9 @@ use half::f16;
 use unisonic_core::format::blocks::{BlockFormat, DecodedRow, decode_row};
 use unisonic_core::plan::{DeviceError, W16Matrix};
 
-use super::matrix::{Layout, PackedMatrix, Packing, SUPERBLOCK_TILES, W16_TILE_LEN_BYTES, tiles_of_superblock};
+use super::matrix::{
+    Layout, PackedMatrix, Packing, SUPERBLOCK_TILES, W16_TILE_LEN_BYTES, tiles_of_superblock,
+};
 use super::quants::{Bytes, Quants, TILE_LEN};
 use crate::memory::Lines;
 use crate::simd::LANES;

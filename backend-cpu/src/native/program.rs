@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use unisonic_core::numerics::rope;
 use unisonic_core::plan::{
-    Batch, BufferId, DeviceError, LoadedWeight, Limits, Op, Plan, Program, RangeFlag, Rows, WeightId, WeightSource,
-    load_weight,
+    Batch, BufferId, DeviceError, Limits, LoadedWeight, Op, Plan, Program, RangeFlag, Rows, WeightId,
+    WeightSource, load_weight,
 };
 
 use super::buffers::Buffers;
@@ -190,7 +190,8 @@ impl Program for NativeProgram {
             self.state.run_group(group.clone(), batch, &mut self.pool);
         }
         let flagged = self.state.flags[..rows].iter().enumerate();
-        let flagged = flagged.map(|(row, step)| RangeFlag { row: row as u32, step: step.load(Ordering::Relaxed) });
+        let flagged =
+            flagged.map(|(row, step)| RangeFlag { row: row as u32, step: step.load(Ordering::Relaxed) });
         Ok(flagged.filter(|flag| flag.step != u32::MAX).collect())
     }
 

@@ -18,7 +18,13 @@ const SUPERBLOCK: usize = 256;
 /// # Safety
 /// As for [`Simd`]; the slices are equally long, a multiple of 16.
 #[inline(always)]
-pub unsafe fn rms_norm<S: Simd>(x: &[f32], weight: &[f32], eps: f32, add: Option<&[f32]>, y: &mut [f32]) -> bool {
+pub unsafe fn rms_norm<S: Simd>(
+    x: &[f32],
+    weight: &[f32],
+    eps: f32,
+    add: Option<&[f32]>,
+    y: &mut [f32],
+) -> bool {
     // SAFETY: the caller's promise; every access is below the length.
     unsafe {
         let squares = sum_of_squares::<S>(x);
@@ -109,7 +115,13 @@ pub unsafe fn quantize_a16<S: Simd>(x: &[f32], limit: f32, to: &mut A16Mut<'_>) 
 /// # Safety
 /// As for [`Simd`]; `high` and `low` have room for the block.
 #[inline(always)]
-pub unsafe fn quantize_16<S: Simd>(x: &[f32], limit: f32, high: *mut i8, low: *mut i8, scale: &mut f32) -> bool {
+pub unsafe fn quantize_16<S: Simd>(
+    x: &[f32],
+    limit: f32,
+    high: *mut i8,
+    low: *mut i8,
+    scale: &mut f32,
+) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         let mut largest = S::splat_i(0);
@@ -192,7 +204,12 @@ pub unsafe fn soft_caps<S: Simd>(x: &[f32], cap: f32, y: &mut [f32]) {
 /// # Safety
 /// As for [`Simd`]; pointers have 16 values each, or are null where an operand is absent.
 #[inline(always)]
-pub unsafe fn finish_linear<S: Simd>(acc: *const f32, bias: *const f32, add: *const f32, y: *mut f32) -> bool {
+pub unsafe fn finish_linear<S: Simd>(
+    acc: *const f32,
+    bias: *const f32,
+    add: *const f32,
+    y: *mut f32,
+) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         let mut out = S::load_f(acc);

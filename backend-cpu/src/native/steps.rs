@@ -49,13 +49,15 @@ impl State {
         let results = |out, quantized| Results { out, quantized, width: self.width(op) };
         match *op {
             Op::Linear { .. } => self.linears(group, rows, batch, pool),
-            Op::Embed { table, scale, out } => self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
-                self.matrix(table).embed(batch.tokens[row] as usize, y);
-                if let Some(scale) = scale {
-                    y.iter_mut().for_each(|y| *y *= scale);
-                }
-                true
-            }),
+            Op::Embed { table, scale, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    self.matrix(table).embed(batch.tokens[row] as usize, y);
+                    if let Some(scale) = scale {
+                        y.iter_mut().for_each(|y| *y *= scale);
+                    }
+                    true
+                })
+            }
             Op::RmsNorm { x, weight, eps, add, out, quantized } => {
                 self.each_row(step, rows, results(out, quantized), batch, pool, &|row, y| {
                     // SAFETY: the step writes neither x nor add; `supports` has checked the widths.
@@ -65,18 +67,22 @@ impl State {
                     }
                 })
             }
-            Op::Quantize { x, out } => self.each_row(step, rows, results(None, Some(out)), batch, pool, &|row, y| {
-                // SAFETY: the step does not write x.
-                y.copy_from_slice(unsafe { self.buffers.row(x, row) });
-                true
-            }),
+            Op::Quantize { x, out } => {
+                self.each_row(step, rows, results(None, Some(out)), batch, pool, &|row, y| {
+                    // SAFETY: the step does not write x.
+                    y.copy_from_slice(unsafe { self.buffers.row(x, row) });
+                    true
+                })
+            }
             Op::HeadNorm { x, norm, out } => {
                 self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
                     let head_len = self.vector(norm.weight).len();
                     // SAFETY: the step does not write x.
                     let heads = unsafe { self.buffers.row(x, row) }.chunks_exact(head_len);
                     let heads = heads.zip(y.chunks_exact_mut(head_len));
-                    heads.fold(true, |in_range, (head, y)| self.rotated_head(head, row, Some(norm), None, y) & in_range)
+                    heads.fold(true, |in_range, (head, y)| {
+                        self.rotated_head(head, row, Some(norm), None, y) & in_range
+                    })
                 })
             }
             Op::Rope { x, rope, head_len, out } => {
@@ -92,17 +98,24 @@ impl State {
                 self.each_row(step, rows, results(out, quantized), batch, pool, &|row, y| {
                     // SAFETY: the step writes neither operand.
                     unsafe {
-                        (self.kernels.gate)(activation, self.buffers.row(gate, row), self.buffers.row(up, row), y);
+                        (self.kernels.gate)(
+                            activation,
+                            self.buffers.row(gate, row),
+                            self.buffers.row(up, row),
+                            y,
+                        );
                     }
                     true
                 })
             }
-            Op::Add { a, b, out } => self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
-                // SAFETY: the step writes neither operand.
-                let (a, b) = unsafe { (self.buffers.row(a, row), self.buffers.row(b, row)) };
-                y.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y = a + b);
-                true
-            }),
+            Op::Add { a, b, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    // SAFETY: the step writes neither operand.
+                    let (a, b) = unsafe { (self.buffers.row(a, row), self.buffers.row(b, row)) };
+                    y.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y = a + b);
+                    true
+                })
+            }
             Op::SelectOutputs { x, out } => {
                 self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
                     // SAFETY: the step does not write x.
@@ -110,11 +123,13 @@ impl State {
                     true
                 })
             }
-            Op::SoftCap { x, cap, out } => self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
-                // SAFETY: the step does not write x.
-                unsafe { (self.kernels.soft_caps)(self.buffers.row(x, row), cap, y) };
-                true
-            }),
+            Op::SoftCap { x, cap, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    // SAFETY: the step does not write x.
+                    unsafe { (self.kernels.soft_caps)(self.buffers.row(x, row), cap, y) };
+                    true
+                })
+            }
             Op::PrepareQuery { q, norm, rope, out } => pool.run(rows, &|row| {
                 let source = self.source_row(op, batch, row);
                 if !self.prepare_query(q, norm, rope, out, row, source) {
@@ -333,7 +348,13 @@ impl State {
             in_range &= self.rotated_head(key, row, norm, rope, rotated);
             // SAFETY: the planes have room for the longest head.
             in_range &= unsafe {
-                (self.kernels.quantize_16)(rotated, HEAD_LIMIT, high.as_mut_ptr(), low.as_mut_ptr(), &mut key_scale)
+                (self.kernels.quantize_16)(
+                    rotated,
+                    HEAD_LIMIT,
+                    high.as_mut_ptr(),
+                    low.as_mut_ptr(),
+                    &mut key_scale,
+                )
             };
             rotated.copy_from_slice(v);
             in_range &= quantize_value_8(rotated, &mut value[..head_len], &mut value_scale);

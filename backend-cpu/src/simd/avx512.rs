@@ -172,9 +172,7 @@ unsafe impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn lookup(a: Self::B, table: &[u8; 16]) -> Self::B {
         // SAFETY: see the implementation; the table is 16 readable bytes.
-        unsafe {
-            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), a)
-        }
+        unsafe { _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), a) }
     }
 
     #[inline(always)]
