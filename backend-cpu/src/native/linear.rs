@@ -32,7 +32,7 @@ impl Activations {
     /// # Safety
     /// The buffers have that many rows.
     #[inline(always)]
-    unsafe fn from_row(self, row: usize) -> Self {
+    unsafe fn starting_at(self, row: usize) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
             Self {
@@ -102,11 +102,11 @@ unsafe fn block_rows<S: Simd, Q: Quants, const SUB: usize, const MIN: bool>(
         let mut row = 0;
         while row + BLOCK_TOKENS <= rows {
             let to = out.add(row * LANES);
-            block_tokens::<S, Q, SUB, MIN, BLOCK_TOKENS>(panel, tiles, x.from_row(row), to);
+            block_tokens::<S, Q, SUB, MIN, BLOCK_TOKENS>(panel, tiles, x.starting_at(row), to);
             row += BLOCK_TOKENS;
         }
         while row < rows {
-            block_tokens::<S, Q, SUB, MIN, 1>(panel, tiles, x.from_row(row), out.add(row * LANES));
+            block_tokens::<S, Q, SUB, MIN, 1>(panel, tiles, x.starting_at(row), out.add(row * LANES));
             row += 1;
         }
     }
@@ -290,7 +290,7 @@ unsafe fn w16_rows<S: Simd>(panel: *const u8, tiles: usize, x: Activations, rows
     unsafe {
         let superblocks = tiles.div_ceil(SUPERBLOCK_TILES);
         for row in 0..rows {
-            let x = x.from_row(row);
+            let x = x.starting_at(row);
             let mut acc = S::splat_f(0.0);
             let mut from = panel;
             for s in 0..superblocks {
