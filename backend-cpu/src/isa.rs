@@ -88,7 +88,7 @@ impl fmt::Display for Isa {
 
 /// The kernels of one set of instructions. Each function has the contract of the generic one of its name; calling it
 /// needs a machine with the instructions, which [`Isa::kernels`] has checked.
-#[allow(missing_docs, reason = "documented at the generic functions")]
+#[allow(missing_docs, clippy::type_complexity, reason = "documented at the generic functions")]
 pub struct Kernels {
     pub panel: unsafe fn(Packing, *const u8, usize, Activations, usize, *mut f32),
     pub finish_linear: unsafe fn(*const f32, *const f32, *const f32, *mut f32) -> bool,

@@ -66,6 +66,7 @@ impl Pool {
     }
 
     /// Threads, the caller included.
+    #[cfg(test)]
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }

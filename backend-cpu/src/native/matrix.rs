@@ -166,8 +166,9 @@ impl Layout {
         if self.has_minimum { 2 * scales } else { scales }
     }
 
-    fn sub_blocks(&self, tiles: usize) -> usize {
-        if self.sub_len == 0 { 0 } else { tiles * TILE_LEN / self.sub_len }
+    /// Sub-blocks of `tiles` tiles; 0 for blocks of 32.
+    pub fn sub_blocks(&self, tiles: usize) -> usize {
+        (tiles * TILE_LEN).checked_div(self.sub_len).unwrap_or(0)
     }
 
     /// Bytes of a superblock of `tiles` tiles.

@@ -62,21 +62,16 @@ fn pack_superblock(layout: Layout, rows: &[DecodedRow], s: usize, tiles: usize, 
         (layout.pack)(&tile, to);
     }
     let mut to = Fields { rows, to: scales, written: 0 };
-    if layout.sub_len == 0 {
-        to.halves(first, tiles, |row| &row.scales);
-        if layout.has_minimum {
-            to.halves(first, tiles, |row| &row.minima);
-        }
-    } else {
-        let subs = SUPERBLOCK_TILES * TILE_LEN / layout.sub_len;
-        to.bytes(s * subs, subs, |row| &row.sub_scales);
-        if layout.has_minimum {
-            to.bytes(s * subs, subs, |row| &row.sub_minima);
-        }
-        to.halves(s, 1, |row| &row.scales);
-        if layout.has_minimum {
-            to.halves(s, 1, |row| &row.minima);
-        }
+    // Blocks of 32 have a scale for each tile and no sub-blocks.
+    let subs = layout.sub_blocks(SUPERBLOCK_TILES);
+    let (first_half, halves) = if subs == 0 { (first, tiles) } else { (s, 1) };
+    to.bytes(s * subs, subs, |row| &row.sub_scales);
+    if layout.has_minimum {
+        to.bytes(s * subs, subs, |row| &row.sub_minima);
+    }
+    to.halves(first_half, halves, |row| &row.scales);
+    if layout.has_minimum {
+        to.halves(first_half, halves, |row| &row.minima);
     }
 }
 
