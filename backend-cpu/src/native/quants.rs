@@ -60,26 +60,34 @@ const NIBBLES_LEN: usize = 256;
 const PAIRS_LEN: usize = 128;
 const BITS_LEN: usize = 64;
 
-/// Byte of a vector that holds element `4g + i` of row r.
-fn at(row: usize, i: usize) -> usize {
-    4 * row + i
+/// The elements of a row as words: word g is the row's lane of vector g.
+fn words(row: &[u8; TILE_LEN]) -> [u32; VECTORS] {
+    std::array::from_fn(|g| u32::from_le_bytes(std::array::from_fn(|i| row[4 * g + i])))
 }
 
-/// Puts `bits` low bits of each element into a plane with `per_part` vectors a part; vector g goes to part
-/// `g / per_part` at bit `(g % per_part) * bits`, nibbles apart.
-fn pack_plane(tile: &Tile, to: &mut [u8], shift: u32, bits: u32) {
-    to.fill(0);
+/// Writes the lane of each row into the parts of a plane; `part(words, p)` makes the lane of part p.
+fn pack_parts(tile: &Tile, to: &mut [u8], part: impl Fn(&[u32; VECTORS], usize) -> u32) {
     for (row, elements) in tile.iter().enumerate() {
-        for (k, &q) in elements.iter().enumerate() {
-            let (g, i) = (k / 4, k % 4);
-            let (part, bit) = match bits {
-                4 => (g % 4, 4 * (g / 4)),
-                2 => (g / 4, 2 * (g % 4)),
-                _ => (0, g),
-            };
-            to[64 * part + at(row, i)] |= ((q >> shift) & ((1 << bits) - 1)) << bit;
+        let words = words(elements);
+        for (p, to) in to.chunks_exact_mut(64).enumerate() {
+            to[4 * row..][..4].copy_from_slice(&part(&words, p).to_le_bytes());
         }
     }
+}
+
+/// The low four bits of each element.
+fn pack_nibbles(tile: &Tile, to: &mut [u8]) {
+    pack_parts(tile, to, |w, p| (w[p] & 0x0F0F_0F0F) | ((w[p + 4] & 0x0F0F_0F0F) << 4));
+}
+
+/// Two bits of each element, from bit `shift`.
+fn pack_pairs(tile: &Tile, to: &mut [u8], shift: u32) {
+    pack_parts(tile, to, |w, p| (0..4).map(|j| ((w[4 * p + j] >> shift) & 0x0303_0303) << (2 * j)).sum());
+}
+
+/// Bit `shift` of each element.
+fn pack_bits(tile: &Tile, to: &mut [u8], shift: u32) {
+    pack_parts(tile, to, |w, _| (0..VECTORS).map(|g| ((w[g] >> shift) & 0x0101_0101) << g).sum());
 }
 
 #[inline(always)]
@@ -181,7 +189,7 @@ impl<const OFFSET: i32> Quants for Nibbles<OFFSET> {
     const OFFSET: i32 = OFFSET;
 
     fn pack(tile: &Tile, to: &mut [u8]) {
-        pack_plane(tile, to, 0, 4);
+        pack_nibbles(tile, to);
     }
 
     #[inline(always)]
@@ -196,8 +204,8 @@ impl<const OFFSET: i32> Quants for Five<OFFSET> {
     const OFFSET: i32 = OFFSET;
 
     fn pack(tile: &Tile, to: &mut [u8]) {
-        pack_plane(tile, &mut to[..NIBBLES_LEN], 0, 4);
-        pack_plane(tile, &mut to[NIBBLES_LEN..], 4, 1);
+        pack_nibbles(tile, &mut to[..NIBBLES_LEN]);
+        pack_bits(tile, &mut to[NIBBLES_LEN..], 4);
     }
 
     #[inline(always)]
@@ -212,8 +220,8 @@ impl Quants for Six {
     const OFFSET: i32 = 32;
 
     fn pack(tile: &Tile, to: &mut [u8]) {
-        pack_plane(tile, &mut to[..NIBBLES_LEN], 0, 4);
-        pack_plane(tile, &mut to[NIBBLES_LEN..], 4, 2);
+        pack_nibbles(tile, &mut to[..NIBBLES_LEN]);
+        pack_pairs(tile, &mut to[NIBBLES_LEN..], 4);
     }
 
     #[inline(always)]
@@ -228,7 +236,7 @@ impl Quants for Two {
     const OFFSET: i32 = 0;
 
     fn pack(tile: &Tile, to: &mut [u8]) {
-        pack_plane(tile, to, 0, 2);
+        pack_pairs(tile, to, 0);
     }
 
     #[inline(always)]
@@ -243,8 +251,8 @@ impl Quants for Three {
     const OFFSET: i32 = 4;
 
     fn pack(tile: &Tile, to: &mut [u8]) {
-        pack_plane(tile, &mut to[..PAIRS_LEN], 0, 2);
-        pack_plane(tile, &mut to[PAIRS_LEN..], 2, 1);
+        pack_pairs(tile, &mut to[..PAIRS_LEN], 0);
+        pack_bits(tile, &mut to[PAIRS_LEN..], 2);
     }
 
     #[inline(always)]
@@ -260,11 +268,7 @@ impl Quants for Bytes {
     const WIDE: bool = true;
 
     fn pack(tile: &Tile, to: &mut [u8]) {
-        for (row, elements) in tile.iter().enumerate() {
-            for (k, &q) in elements.iter().enumerate() {
-                to[64 * (k / 4) + at(row, k % 4)] = q;
-            }
-        }
+        pack_parts(tile, to, |w, p| w[p]);
     }
 
     #[inline(always)]
@@ -285,7 +289,7 @@ impl Quants for Levels {
     /// Takes biased levels, not their numbers: the inverse of unpacking.
     fn pack(tile: &Tile, to: &mut [u8]) {
         let number = |level: u8| LEVELS.iter().position(|&l| l == level).unwrap_or(0) as u8;
-        pack_plane(&tile.map(|row| row.map(number)), to, 0, 4);
+        pack_nibbles(&tile.map(|row| row.map(number)), to);
     }
 
     #[inline(always)]
