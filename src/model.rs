@@ -1,0 +1,70 @@
+//! From the command line to a model: opening the file, its tokenizer, and the engine on a device.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use unisonic_core::format::GgufFile;
+use unisonic_devices::OpenOptions;
+use unisonic_engine::tokenizer::Tokenizer;
+use unisonic_engine::{Engine, EngineOptions};
+use unisonic_planner::PlanOptions;
+
+use crate::cli::{Diagnostic, LoadArgs};
+use crate::output::{progress_bar, say};
+
+/// Opens a model file.
+pub fn open(path: &Path) -> anyhow::Result<GgufFile> {
+    if !path.exists() {
+        bail!(
+            "there is no file {}; give the path of a GGUF model, or fetch a small one with `make model`",
+            path.display()
+        );
+    }
+    GgufFile::open(path).with_context(|| format!("cannot open {} as a model", path.display()))
+}
+
+/// The tokenizer of a model file.
+pub fn tokenizer(file: &GgufFile, path: &Path) -> anyhow::Result<Tokenizer> {
+    Tokenizer::from_metadata(file.metadata())
+        .with_context(|| format!("cannot use the tokenizer of {}", path.display()))
+}
+
+/// Plans the model and loads it on the device, with a progress bar.
+pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> anyhow::Result<Engine> {
+    let options = EngineOptions {
+        context_len: args.context,
+        sequences: 1,
+        chunk_rows: args.chunk,
+        max_outputs,
+        plan: plan_options(args)?,
+    };
+    let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
+    let device = unisonic_devices::open(&args.device, OpenOptions { exact_v })?;
+    let bar = progress_bar("loading", 0);
+    let engine = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {
+        bar.set_length(progress.total as u64);
+        bar.set_position(progress.loaded as u64);
+    })
+    .with_context(|| format!("cannot load {}", path.display()))?;
+    bar.finish_and_clear();
+    let profile = &engine.device().profile;
+    if profile != unisonic_core::plan::PROFILE {
+        say(format_args!("note: diagnostic arithmetic `{profile}`; results are not those of the product"));
+    }
+    tracing::info!(device = engine.device().name, profile, context_len = engine.context_len(), "loaded");
+    Ok(engine)
+}
+
+/// The planner's switches from `--pass`.
+pub fn plan_options(args: &LoadArgs) -> anyhow::Result<PlanOptions> {
+    let _ = args;
+    Ok(PlanOptions::default())
+}
+
+/// Refuses ids that the model does not have, before anything is loaded.
+pub fn check_ids(ids: &[u32], vocab_len: usize) -> anyhow::Result<()> {
+    match ids.iter().find(|&&id| id as usize >= vocab_len) {
+        Some(id) => bail!("token id {id}, but the vocabulary has {vocab_len} tokens (0 to {})", vocab_len - 1),
+        None => Ok(()),
+    }
+}
