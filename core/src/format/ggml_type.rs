@@ -96,10 +96,78 @@ ggml_types! {
     TQ2_0 = 35, "TQ2_0", 256, 66;
     /// 4-bit float, power-of-two scale.
     MXFP4 = 39, "MXFP4", 32, 17;
+    /// 4-bit float, a scale of 8 bits (UE4M3) for each 16.
+    NVFP4 = 40, "NVFP4", 64, 36;
+    /// 1 bit, scale.
+    Q1_0 = 41, "Q1_0", 128, 18;
+    /// 2 bit, scale.
+    Q2_0 = 42, "Q2_0", 64, 18;
 }
 
 impl std::fmt::Display for GgmlType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GgmlType;
+
+    /// `GGML_QUANT_SIZES` of gguf-py 0.19.0: id, name, elements and bytes of a block; Q2_0 from a later version.
+    const GGUF_PY: &[(u32, &str, u64, u64)] = &[
+        (0, "F32", 1, 4),
+        (1, "F16", 1, 2),
+        (2, "Q4_0", 32, 18),
+        (3, "Q4_1", 32, 20),
+        (6, "Q5_0", 32, 22),
+        (7, "Q5_1", 32, 24),
+        (8, "Q8_0", 32, 34),
+        // gguf-py says 40: f32 scale and sum, as before `block_q8_1` of ggml-common.h went to f16.
+        (9, "Q8_1", 32, 36),
+        (10, "Q2_K", 256, 84),
+        (11, "Q3_K", 256, 110),
+        (12, "Q4_K", 256, 144),
+        (13, "Q5_K", 256, 176),
+        (14, "Q6_K", 256, 210),
+        (15, "Q8_K", 256, 292),
+        (16, "IQ2_XXS", 256, 66),
+        (17, "IQ2_XS", 256, 74),
+        (18, "IQ3_XXS", 256, 98),
+        (19, "IQ1_S", 256, 50),
+        (20, "IQ4_NL", 32, 18),
+        (21, "IQ3_S", 256, 110),
+        (22, "IQ2_S", 256, 82),
+        (23, "IQ4_XS", 256, 136),
+        (24, "I8", 1, 1),
+        (25, "I16", 1, 2),
+        (26, "I32", 1, 4),
+        (27, "I64", 1, 8),
+        (28, "F64", 1, 8),
+        (29, "IQ1_M", 256, 56),
+        (30, "BF16", 1, 2),
+        (34, "TQ1_0", 256, 54),
+        (35, "TQ2_0", 256, 66),
+        (39, "MXFP4", 32, 17),
+        (40, "NVFP4", 64, 36),
+        (41, "Q1_0", 128, 18),
+        (42, "Q2_0", 64, 18),
+    ];
+
+    #[test]
+    fn block_sizes_are_those_of_gguf_py() {
+        let ours: Vec<_> =
+            GgmlType::ALL.iter().map(|t| (t.id(), t.name(), t.block_elems(), t.block_len_bytes())).collect();
+        assert_eq!(ours, GGUF_PY);
+        for &ty in GgmlType::ALL {
+            assert_eq!(GgmlType::from_id(ty.id()), Some(ty));
+        }
+    }
+
+    #[test]
+    fn retired_and_unassigned_ids_are_unknown() {
+        for id in [4, 5, 31, 32, 33, 36, 37, 38, 43, 255, u32::MAX] {
+            assert_eq!(GgmlType::from_id(id), None, "{id}");
+        }
     }
 }

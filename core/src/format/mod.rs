@@ -8,9 +8,13 @@
 
 pub mod blocks;
 mod ggml_type;
+mod gguf;
 mod metadata;
 mod tensor;
 
 pub use ggml_type::GgmlType;
+pub use gguf::{
+    FormatError, GgufFile, GgufHeader, GgufWriter, HeaderError, ShapeError, ShardError, WriteError,
+};
 pub use metadata::{Metadata, MetadataError, Strings, Value, required};
 pub use tensor::TensorInfo;

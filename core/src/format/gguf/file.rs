@@ -1,0 +1,179 @@
+//! A model on disk: one file, or all shards of a set.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::super::{Metadata, TensorInfo};
+use super::{FormatError, GgufHeader, HeaderError, MAGIC, shards};
+use crate::plan::{ReadError, WeightSource};
+
+/// An open GGUF file or sharded set. Its header is in memory and checked; tensor data is read when asked for.
+///
+/// Data is read by position and never mapped, so a file that becomes shorter while it is open is an error and not a
+/// signal.
+#[derive(Debug)]
+pub struct GgufFile {
+    shards: Vec<Shard>,
+    version: u32,
+    alignment_bytes: u64,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    index: HashMap<String, usize>,
+}
+
+impl GgufFile {
+    /// Opens a file. If it is a shard, whichever, all others are opened too; they lie beside it under the names that
+    /// `llama-gguf-split` gives (`NAME-00001-of-00003.gguf`).
+    ///
+    /// Reads headers only. Errors name the file and, where one is at fault, the key or tensor.
+    pub fn open(path: &Path) -> Result<Self, FormatError> {
+        let (shards, headers): (Vec<_>, Vec<_>) = shards::open_set(Shard::open(path)?)?
+            .into_iter()
+            .map(|opened| (opened.shard, opened.header))
+            .unzip();
+        let mut tensors = Vec::new();
+        let mut of_first = None;
+        for (shard, header) in headers.into_iter().enumerate() {
+            tensors.extend(header.tensors.into_iter().map(|tensor| TensorInfo { shard, ..tensor }));
+            of_first.get_or_insert((header.version, header.alignment_bytes, header.metadata));
+        }
+        let (version, alignment_bytes, metadata) = of_first.expect("a set has at least one shard");
+        let index = tensors.iter().enumerate().map(|(i, t): (_, &TensorInfo)| (t.name.clone(), i)).collect();
+        Ok(GgufFile { shards, version, alignment_bytes, metadata, tensors, index })
+    }
+
+    /// Metadata in file order; of a set, that of the first shard (the others only repeat `split.*`).
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// All tensors in file order, shard by shard.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.index.get(name).and_then(|&i| self.tensors.get(i))
+    }
+
+    /// Version of the container, 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// What tensor data is aligned to in the (first) file.
+    pub fn alignment_bytes(&self) -> u64 {
+        self.alignment_bytes
+    }
+
+    /// Length of all files together when they were opened.
+    pub fn len_bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.len_bytes).sum()
+    }
+
+    /// The files, in the order of [`TensorInfo::shard`].
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &Path> {
+        self.shards.iter().map(|shard| shard.path.as_path())
+    }
+
+    /// The bytes of a tensor of this file, as it stores them.
+    ///
+    /// Errors: the tensor is of another file, the file has become shorter, the device fails, memory does not suffice.
+    pub fn read_tensor(&self, tensor: &TensorInfo) -> Result<Vec<u8>, FormatError> {
+        match (self.shards.get(tensor.shard), self.tensor(&tensor.name)) {
+            (Some(shard), Some(own)) if own == tensor => shard.read(tensor),
+            _ => Err(FormatError::ForeignTensor {
+                path: self.shards.first().map(|shard| shard.path.clone()).unwrap_or_default(),
+                tensor: tensor.name.clone(),
+            }),
+        }
+    }
+}
+
+impl WeightSource for GgufFile {
+    fn read(&self, tensor: &str) -> Result<Vec<u8>, ReadError> {
+        let error = |reason| ReadError { tensor: tensor.to_owned(), reason };
+        let info =
+            self.tensor(tensor).ok_or_else(|| error("the file has no tensor of this name".to_owned()))?;
+        self.read_tensor(info).map_err(|e| error(e.to_string()))
+    }
+}
+
+/// A file of which the header was read.
+pub(super) struct Opened {
+    pub shard: Shard,
+    pub header: GgufHeader,
+}
+
+/// One open file.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub path: PathBuf,
+    file: File,
+    len_bytes: u64,
+}
+
+impl Shard {
+    /// Opens a file and reads its header.
+    pub fn open(path: &Path) -> Result<Opened, FormatError> {
+        let cannot_open = |problem| FormatError::Open { path: path.to_owned(), problem };
+        // Before it is opened: to open a pipe waits for whoever writes to it.
+        if !std::fs::metadata(path).map_err(cannot_open)?.is_file() {
+            return Err(FormatError::NotAFile { path: path.to_owned() });
+        }
+        let file = File::open(path).map_err(cannot_open)?;
+        let len_bytes = file.metadata().map_err(cannot_open)?.len();
+        let shard = Shard { path: path.to_owned(), file, len_bytes };
+        let header = GgufHeader::read(&shard.file, len_bytes)
+            .and_then(|header| shard.check_tail(&header).map(|()| header))
+            .map_err(|problem| FormatError::Header { path: path.to_owned(), problem })?;
+        Ok(Opened { shard, header })
+    }
+
+    /// Finds files that were glued together with `cat`: the second starts where the first ends.
+    fn check_tail(&self, header: &GgufHeader) -> Result<(), HeaderError> {
+        let end = header.data_end_bytes();
+        for position_bytes in [end, end.next_multiple_of(header.alignment_bytes)] {
+            let mut magic = [0; MAGIC.len()];
+            // Where so many bytes do not follow, no file does.
+            if self.file.read_exact_at(&mut magic, position_bytes).is_ok() && magic == MAGIC {
+                return Err(HeaderError::Concatenated { position_bytes });
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, tensor: &TensorInfo) -> Result<Vec<u8>, FormatError> {
+        let failed = |problem| FormatError::ReadTensor {
+            path: self.path.clone(),
+            tensor: tensor.name.clone(),
+            len_bytes: tensor.len_bytes,
+            problem,
+        };
+        let shrunk = |len_bytes| FormatError::Shrunk {
+            path: self.path.clone(),
+            tensor: tensor.name.clone(),
+            end_bytes: tensor.offset_bytes + tensor.len_bytes,
+            len_bytes,
+        };
+        let len_now = || self.file.metadata().map(|m| m.len()).map_err(failed);
+        // Before memory is taken for bytes that are gone.
+        if len_now()? < tensor.offset_bytes + tensor.len_bytes {
+            return Err(shrunk(len_now()?));
+        }
+        let no_memory = || failed(Error::new(ErrorKind::OutOfMemory, "not enough memory"));
+        let len = usize::try_from(tensor.len_bytes).map_err(|_| no_memory())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| no_memory())?;
+        bytes.resize(len, 0);
+        match self.file.read_exact_at(&mut bytes, tensor.offset_bytes) {
+            Ok(()) => Ok(bytes),
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(shrunk(len_now()?)),
+            Err(e) => Err(failed(e)),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Writes GGUF files: for tests, and for tools that make or change models.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::super::{GgmlType, Metadata, Value};
+use super::layout::{self, ShapeError};
+use super::subject::shown;
+use super::{
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT_BYTES, KEY_LIMIT_BYTES, MAGIC, MAX_NESTING, TENSOR_NAME_LIMIT_BYTES,
+    header, shards, value,
+};
+
+/// Collects metadata and tensors and writes them as one file or as shards.
+///
+/// The same calls give the same bytes: entries and tensors stay in the order of the calls, data is packed in that
+/// order, each tensor padded with zeros to the alignment (metadata `general.alignment`, an `U32`; 32 if absent).
+///
+/// ```
+/// use unisonic_core::format::{GgmlType, GgufHeader, GgufWriter, Value};
+///
+/// let bytes = GgufWriter::new("llama")
+///     .kv("llama.block_count", Value::U32(1))
+///     .tensor("output_norm.weight", GgmlType::F32, &[2], [0.5f32, 1.0].map(f32::to_le_bytes).concat())
+///     .to_bytes()?;
+/// let header = GgufHeader::read(bytes.as_slice(), bytes.len() as u64)?;
+/// assert_eq!(header.metadata.u32("llama.block_count")?, Some(1));
+/// assert_eq!(header.tensors[0].dims, [2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GgufWriter {
+    version: u32,
+    entries: Vec<(String, Value)>,
+    tensors: Vec<Tensor>,
+}
+
+#[derive(Clone, Debug)]
+struct Tensor {
+    name: String,
+    ty: GgmlType,
+    dims: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+/// What was collected cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Only versions 2 and 3 are written.
+    #[error("GGUF version {0} cannot be written; choose 2 or 3")]
+    Version(u32),
+    /// A key or tensor name that the format does not allow.
+    #[error("the name `{}` has {} bytes; it should have 1 to {limit_bytes}", shown(name), name.len())]
+    NameLength {
+        /// The name.
+        name: String,
+        /// The longest that is allowed.
+        limit_bytes: u64,
+    },
+    /// A key or tensor twice.
+    #[error("`{}` was added twice", shown(name))]
+    Duplicate {
+        /// Key or name of the tensor.
+        name: String,
+    },
+    /// [`Value::Arrays`] of something else, or nested too deep.
+    #[error(
+        "metadata key `{}`: arrays of arrays may hold arrays only, at most {MAX_NESTING} deep",
+        shown(key)
+    )]
+    Nesting {
+        /// The key.
+        key: String,
+    },
+    /// Not an alignment.
+    #[error("`general.alignment` should be an unsigned 32-bit integer, a power of two of at least 8")]
+    Alignment,
+    /// Dimensions that no tensor can have.
+    #[error("tensor `{}`: {problem}", shown(tensor))]
+    Shape {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        problem: ShapeError,
+    },
+    /// More or fewer bytes than the dimensions need.
+    #[error(
+        "tensor `{}` has {found_bytes} bytes, but its type and dimensions need {expected_bytes}",
+        shown(tensor)
+    )]
+    Length {
+        /// The tensor.
+        tensor: String,
+        /// Bytes that were given.
+        found_bytes: usize,
+        /// Bytes that are needed.
+        expected_bytes: u64,
+    },
+    /// More shards than file names can count, or none.
+    #[error("{0} shards cannot be written; choose a number of tensors a shard that gives 1 to 99999")]
+    ShardCount(usize),
+    /// The operating system does not take the data.
+    #[error("cannot write {}: {problem}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: std::io::Error,
+    },
+}
+
+impl GgufWriter {
+    /// A version 3 file whose first entry is `general.architecture`.
+    pub fn new(architecture: &str) -> Self {
+        GgufWriter { version: 3, entries: Vec::new(), tensors: Vec::new() }
+            .kv("general.architecture", Value::String(architecture.to_owned()))
+    }
+
+    /// A version 3 file with exactly this metadata.
+    pub fn from_metadata(metadata: &Metadata) -> Self {
+        let entries = metadata.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
+        GgufWriter { version: 3, entries, tensors: Vec::new() }
+    }
+
+    /// Writes another version of the container, 2 or 3. They differ in this number only.
+    #[must_use]
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Adds a metadata entry.
+    #[must_use]
+    pub fn kv(mut self, key: &str, value: Value) -> Self {
+        self.entries.push((key.to_owned(), value));
+        self
+    }
+
+    /// Adds a tensor; `dims[0]` is the length of a row, `bytes` are whole blocks, row after row.
+    #[must_use]
+    pub fn tensor(mut self, name: &str, ty: GgmlType, dims: &[u64], bytes: impl Into<Vec<u8>>) -> Self {
+        self.tensors.push(Tensor { name: name.to_owned(), ty, dims: dims.to_vec(), bytes: bytes.into() });
+        self
+    }
+
+    /// The whole file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, WriteError> {
+        let mut bytes = Vec::new();
+        let layout = self.check()?;
+        self.emit(&mut bytes, layout).map_err(|problem| WriteError::Io { path: PathBuf::new(), problem })?;
+        Ok(bytes)
+    }
+
+    /// Writes the file, replacing one that exists.
+    pub fn write(&self, path: &Path) -> Result<(), WriteError> {
+        let layout = self.check()?;
+        let write = || {
+            let mut out = BufWriter::new(File::create(path)?);
+            self.emit(&mut out, layout)?;
+            out.into_inner()?.sync_all()
+        };
+        write().map_err(|problem| WriteError::Io { path: path.to_owned(), problem })
+    }
+
+    /// Writes a set of shards `FOLDER/STEM-00001-of-0000N.gguf`, each with at most `tensors_per_shard` tensors, and
+    /// gives their paths. The first has all metadata; all have `split.no`, `split.count` and `split.tensors.count`.
+    pub fn write_shards(
+        &self,
+        folder: &Path,
+        stem: &str,
+        tensors_per_shard: usize,
+    ) -> Result<Vec<PathBuf>, WriteError> {
+        self.check()?;
+        let groups: Vec<_> = match tensors_per_shard {
+            0 => Vec::new(),
+            n => self.tensors.chunks(n).collect(),
+        };
+        let bad_count = || WriteError::ShardCount(groups.len());
+        // `split.count` is 16 bits wide.
+        let count = u16::try_from(groups.len()).ok().filter(|&n| n > 0).ok_or_else(bad_count)?;
+        let tensor_count = i32::try_from(self.tensors.len()).map_err(|_| bad_count())?;
+        let mut paths = Vec::new();
+        for (no, group) in (0u16..).zip(groups) {
+            let shard = GgufWriter {
+                version: self.version,
+                entries: if no == 0 { self.entries.clone() } else { Vec::new() },
+                tensors: group.to_vec(),
+            }
+            .kv(shards::NO_KEY, Value::U16(no))
+            .kv(shards::COUNT_KEY, Value::U16(count))
+            .kv(shards::TENSOR_COUNT_KEY, Value::I32(tensor_count));
+            let path = folder.join(format!("{stem}{}", shards::suffix(no.into(), count.into())));
+            shard.write(&path)?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    /// Checks everything before the first byte is written; gives the alignment.
+    fn check(&self) -> Result<u64, WriteError> {
+        if !(2..=3).contains(&self.version) {
+            return Err(WriteError::Version(self.version));
+        }
+        check_names(self.entries.iter().map(|(key, _)| key), KEY_LIMIT_BYTES)?;
+        check_names(self.tensors.iter().map(|t| &t.name), TENSOR_NAME_LIMIT_BYTES)?;
+        for (key, value) in &self.entries {
+            if !is_nested_well(value, 1) {
+                return Err(WriteError::Nesting { key: key.clone() });
+            }
+        }
+        for t in &self.tensors {
+            let shape = |problem| WriteError::Shape { tensor: t.name.clone(), problem };
+            let expected_bytes = layout::len_bytes(t.ty, &t.dims).map_err(shape)?;
+            if t.bytes.len() as u64 != expected_bytes {
+                let (tensor, found_bytes) = (t.name.clone(), t.bytes.len());
+                return Err(WriteError::Length { tensor, found_bytes, expected_bytes });
+            }
+        }
+        match self.entries.iter().find(|(key, _)| key == ALIGNMENT_KEY) {
+            None => Ok(DEFAULT_ALIGNMENT_BYTES.into()),
+            Some(&(_, Value::U32(n))) if header::is_alignment(n) => Ok(n.into()),
+            Some(_) => Err(WriteError::Alignment),
+        }
+    }
+
+    fn emit(&self, out: &mut impl Write, alignment: u64) -> std::io::Result<()> {
+        let mut head = Vec::new();
+        head.extend(MAGIC);
+        head.extend(self.version.to_le_bytes());
+        head.extend((self.tensors.len() as u64).to_le_bytes());
+        head.extend((self.entries.len() as u64).to_le_bytes());
+        for (key, entry) in &self.entries {
+            value::put_string(&mut head, key);
+            value::put(&mut head, entry);
+        }
+        let mut offset = 0u64;
+        for t in &self.tensors {
+            value::put_string(&mut head, &t.name);
+            head.extend((t.dims.len() as u32).to_le_bytes());
+            t.dims.iter().for_each(|d| head.extend(d.to_le_bytes()));
+            head.extend(t.ty.id().to_le_bytes());
+            head.extend(offset.to_le_bytes());
+            offset += (t.bytes.len() as u64).next_multiple_of(alignment);
+        }
+        put_padded(out, &head, alignment)?;
+        self.tensors.iter().try_for_each(|t| put_padded(out, &t.bytes, alignment))
+    }
+}
+
+fn check_names<'a>(names: impl Iterator<Item = &'a String>, limit_bytes: u64) -> Result<(), WriteError> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if name.is_empty() || name.len() as u64 > limit_bytes {
+            return Err(WriteError::NameLength { name: name.clone(), limit_bytes });
+        }
+        if !seen.insert(name) {
+            return Err(WriteError::Duplicate { name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value nests arrays, and only arrays, no deeper than readers go.
+fn is_nested_well(value: &Value, depth: u32) -> bool {
+    let Value::Arrays(arrays) = value else { return depth <= MAX_NESTING };
+    depth <= MAX_NESTING && arrays.iter().all(|a| value::is_array(a) && is_nested_well(a, depth + 1))
+}
+
+/// Bytes, then zeros up to a multiple of the alignment.
+fn put_padded(out: &mut impl Write, bytes: &[u8], alignment: u64) -> std::io::Result<()> {
+    out.write_all(bytes)?;
+    let len = bytes.len() as u64;
+    let padding = len.next_multiple_of(alignment) - len;
+    out.write_all(&vec![0; padding as usize])
+}
