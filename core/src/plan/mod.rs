@@ -10,6 +10,7 @@
 mod batch;
 mod device;
 mod step;
+mod text;
 mod weights;
 
 pub use batch::{Batch, BatchError, PAGE_TOKENS};

@@ -82,6 +82,26 @@ pub enum Op {
         /// Whether this is the model's head, whose output obeys the range contract.
         head: bool,
     },
+    /// RMSNorm of each head (numerics::rms_norm): `PrepareQuery.norm` and `WriteKv.norm` as a step of its own.
+    HeadNorm {
+        /// F32, heads side by side.
+        x: BufferId,
+        /// The norm; its weight has the length of a head.
+        norm: HeadNorm,
+        /// F32.
+        out: BufferId,
+    },
+    /// RoPE of each head at the row's position: `PrepareQuery.rope` and `WriteKv.rope` as a step of its own.
+    Rope {
+        /// F32, heads side by side.
+        x: BufferId,
+        /// Position table.
+        rope: RopeRef,
+        /// Values a head.
+        head_len: u32,
+        /// F32.
+        out: BufferId,
+    },
     /// Per head: optional norm, optional RoPE at the row's position, then Q16.
     PrepareQuery {
         /// F32, heads side by side.

@@ -1,0 +1,147 @@
+//! A plan for people: `{plan}` lists weights, buffers, tables, caches and steps, one a line.
+
+use std::fmt::{Display, Formatter, Result};
+
+use super::{
+    Activation, Buffer, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, KvLayerId, Op, Plan,
+    RopeStyle, RopeTableId, Rows, WeightId,
+};
+
+impl Display for Plan {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        writeln!(f, "plan {} vocab={} context={}", self.architecture, self.vocab_len, self.context_len)?;
+        for (id, weight) in self.weights.iter().enumerate() {
+            writeln!(f, "w{id} {} {}x{} {}", weight.tensor, weight.rows, weight.cols, weight.encoding)?;
+        }
+        for (id, buffer) in self.buffers.iter().enumerate() {
+            let logits = if self.logits.index() == id { " logits" } else { "" };
+            writeln!(f, "b{id} {buffer}{logits}")?;
+        }
+        for (id, table) in self.rope_tables.iter().enumerate() {
+            let style = match table.style {
+                RopeStyle::Interleaved => "interleaved",
+                RopeStyle::HalfSplit => "half_split",
+            };
+            writeln!(f, "r{id} {style} pairs={} scale={:?}", table.inverse_frequencies.len(), table.scale)?;
+        }
+        for (id, layer) in self.kv_layers.iter().enumerate() {
+            writeln!(f, "kv{id} {}x{}", layer.heads, layer.head_len)?;
+        }
+        for step in &self.steps {
+            writeln!(f, "{}: {}", step.label, step.op)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Encoding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let name = |source: &FloatSource| match source {
+            FloatSource::F32 => "F32",
+            FloatSource::F16 => "F16",
+            FloatSource::BF16 => "BF16",
+        };
+        match self {
+            Encoding::Block(format) => write!(f, "{format:?}"),
+            Encoding::W16(source) => write!(f, "W16 from {}", name(source)),
+            Encoding::F32(source) => write!(f, "F32 from {}", name(source)),
+        }
+    }
+}
+
+impl Display for Buffer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(match self.rows {
+            Rows::All => "all ",
+            Rows::Outputs => "outputs ",
+        })?;
+        match self.kind {
+            BufferKind::F32 { width } => write!(f, "f32[{width}]"),
+            BufferKind::A16 { width } => write!(f, "a16[{width}]"),
+            BufferKind::Q16 { heads, head_len } => write!(f, "q16[{heads}x{head_len}]"),
+        }
+    }
+}
+
+macro_rules! ids {
+    ($($id:ident $prefix:literal)*) => {$(
+        impl Display for $id {
+            fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    )*};
+}
+ids!(WeightId "w" BufferId "b" RopeTableId "r" KvLayerId "kv");
+
+/// `results = name(operands)`, then ` key=value` for the rest.
+impl Display for Op {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Op::Embed { table, scale, out } => {
+                write!(f, "{out} = embed({table})")?;
+                optional(f, "scale", scale.map(|v| format!("{v:?}")))
+            }
+            Op::RmsNorm { x, weight, eps, add, out, quantized } => {
+                results(f, &[*out, *quantized])?;
+                write!(f, "rms_norm({x}, {weight}) eps={eps:?}")?;
+                optional(f, "add", *add)
+            }
+            Op::Quantize { x, out } => write!(f, "{out} = quantize({x})"),
+            Op::Linear { x, weight, bias, add, out, head } => {
+                write!(f, "{out} = linear({x}, {weight})")?;
+                optional(f, "bias", *bias)?;
+                optional(f, "add", *add)?;
+                optional(f, "head", head.then_some(true))
+            }
+            Op::HeadNorm { x, norm, out } => {
+                write!(f, "{out} = head_norm({x})")?;
+                head_norm(f, Some(*norm))
+            }
+            Op::Rope { x, rope, head_len, out } => {
+                write!(f, "{out} = rope({x}) rope={rope} head_len={head_len}")
+            }
+            Op::PrepareQuery { q, norm, rope, out } => {
+                write!(f, "{out} = prepare_query({q})")?;
+                head_norm(f, *norm)?;
+                optional(f, "rope", *rope)
+            }
+            Op::WriteKv { k, v, norm, rope, layer } => {
+                write!(f, "{layer} = write_kv({k}, {v})")?;
+                head_norm(f, *norm)?;
+                optional(f, "rope", *rope)
+            }
+            Op::Attention { q, layer, kappa, window, soft_cap, out } => {
+                write!(f, "{out} = attention({q}, {layer}) kappa={kappa:?}")?;
+                optional(f, "window", *window)?;
+                optional(f, "soft_cap", soft_cap.map(|v| format!("{v:?}")))
+            }
+            Op::Gate { activation, gate, up, out, quantized } => {
+                results(f, &[*out, *quantized])?;
+                let name = match activation {
+                    Activation::Silu => "silu",
+                    Activation::Gelu => "gelu",
+                };
+                write!(f, "{name}({gate}, {up})")
+            }
+            Op::Add { a, b, out } => write!(f, "{out} = add({a}, {b})"),
+            Op::SelectOutputs { x, out } => write!(f, "{out} = select_outputs({x})"),
+            Op::SoftCap { x, cap, out } => write!(f, "{out} = soft_cap({x}) cap={cap:?}"),
+        }
+    }
+}
+
+fn results(f: &mut Formatter<'_>, results: &[Option<BufferId>]) -> Result {
+    for (i, result) in results.iter().flatten().enumerate() {
+        write!(f, "{}{result}", if i == 0 { "" } else { ", " })?;
+    }
+    f.write_str(" = ")
+}
+
+fn head_norm(f: &mut Formatter<'_>, norm: Option<HeadNorm>) -> Result {
+    norm.map_or(Ok(()), |HeadNorm { weight, eps }| write!(f, " norm={weight} eps={eps:?}"))
+}
+
+fn optional(f: &mut Formatter<'_>, key: &str, value: Option<impl Display>) -> Result {
+    value.map_or(Ok(()), |value| write!(f, " {key}={value}"))
+}

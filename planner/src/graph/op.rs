@@ -1,0 +1,168 @@
+//! The operations of the graph.
+//!
+//! A model is written with the simple ones; passes turn neighbours into the fused forms of the same operations
+//! (a residual input, a second, quantised result, a norm or RoPE inside [`Op::PrepareQuery`] and [`Op::WriteKv`]).
+
+use unisonic_core::plan::{Activation, KvLayerId, RopeTableId};
+
+/// Shape of a weight as the architecture says it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// A vector of that many values.
+    Vector(u32),
+    /// A matrix, row-major.
+    Matrix {
+        /// Output values of a linear layer, tokens of an embedding table.
+        rows: u32,
+        /// Length of a row: `dims[0]` in the file.
+        cols: u32,
+    },
+}
+
+/// A tensor of the file and the shape that it must have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WeightRef {
+    /// Name in the file.
+    pub tensor: String,
+    /// Expected shape.
+    pub shape: Shape,
+}
+
+/// RMSNorm over each head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadNorm {
+    /// Vector of one head's length.
+    pub weight: WeightRef,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// What a node computes. Operands are positional ([`super::Node::inputs`]) and given here in brackets; results are
+/// binary32 rows unless said otherwise. Meaning: docs/numerics.md, by way of `unisonic_core::plan::Op`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// The token ids of the batch (u32).
+    Tokens,
+    /// `[tokens]`: rows of a table, times a scale if any.
+    Embed {
+        /// One row a token.
+        table: WeightRef,
+        /// Gemma's sqrt(n_embd).
+        scale: Option<f32>,
+    },
+    /// `[x]` or `[x, residual]`: RMSNorm of x, plus the residual if any. Results: f32, A16 of it, or both.
+    RmsNorm {
+        /// Vector.
+        weight: WeightRef,
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// `[x]`: RMSNorm of each head.
+    HeadNorm(HeadNorm),
+    /// `[x]`: RoPE of each head at the row's position.
+    Rope {
+        /// Position table.
+        table: RopeTableId,
+        /// Values a head.
+        head_len: u32,
+    },
+    /// `[x]` or `[x, residual]`: `[residual +] W x [+ bias]`. x is f32 until activations are quantised, then A16.
+    Linear {
+        /// Matrix.
+        weight: WeightRef,
+        /// Vector.
+        bias: Option<WeightRef>,
+        /// Whether this is the model's head.
+        head: bool,
+    },
+    /// `[a, b]`: sum.
+    Add,
+    /// `[x]`: A16 of x.
+    Quantize,
+    /// `[q]`: Q16 of each head, after an optional norm and optional RoPE.
+    PrepareQuery {
+        /// q norm.
+        norm: Option<HeadNorm>,
+        /// Position table.
+        rope: Option<RopeTableId>,
+    },
+    /// `[k, v]`, no result: the row's slot of a cache, after an optional norm and optional RoPE of k.
+    WriteKv {
+        /// k norm.
+        norm: Option<HeadNorm>,
+        /// Position table.
+        rope: Option<RopeTableId>,
+        /// Which cache.
+        layer: KvLayerId,
+    },
+    /// `[q]`: attention over the row's sequence. q is f32 until heads are quantised, then Q16.
+    Attention {
+        /// Which cache.
+        layer: KvLayerId,
+        /// Score scale times log2(e), rounded once.
+        kappa: f32,
+        /// Sliding window.
+        window: Option<u32>,
+    },
+    /// `[gate, up]`: `act(gate) * up`. Results: f32, A16 of it, or both.
+    Gate {
+        /// Function.
+        activation: Activation,
+    },
+    /// `[x]`: the output rows of x.
+    SelectOutputs,
+    /// `[x]`: soft cap.
+    SoftCap {
+        /// Bound.
+        cap: f32,
+    },
+}
+
+impl Op {
+    /// Name in the text form.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Tokens => "tokens",
+            Op::Embed { .. } => "embed",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::HeadNorm(_) => "head_norm",
+            Op::Rope { .. } => "rope",
+            Op::Linear { .. } => "linear",
+            Op::Add => "add",
+            Op::Quantize => "quantize",
+            Op::PrepareQuery { .. } => "prepare_query",
+            Op::WriteKv { .. } => "write_kv",
+            Op::Attention { .. } => "attention",
+            Op::Gate { .. } => "gate",
+            Op::SelectOutputs => "select_outputs",
+            Op::SoftCap { .. } => "soft_cap",
+        }
+    }
+
+    /// Weights, in the order in which they are used.
+    pub fn weights(&self) -> impl Iterator<Item = &WeightRef> {
+        let (first, second) = match self {
+            Op::Embed { table, .. } => (Some(table), None),
+            Op::RmsNorm { weight, .. } => (Some(weight), None),
+            Op::HeadNorm(norm) => (Some(&norm.weight), None),
+            Op::Linear { weight, bias, .. } => (Some(weight), bias.as_ref()),
+            Op::PrepareQuery { norm, .. } | Op::WriteKv { norm, .. } => {
+                (norm.as_ref().map(|n| &n.weight), None)
+            }
+            Op::Tokens
+            | Op::Rope { .. }
+            | Op::Add
+            | Op::Quantize
+            | Op::Attention { .. }
+            | Op::Gate { .. }
+            | Op::SelectOutputs
+            | Op::SoftCap { .. } => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// Whether the node must stay although nothing uses a result of it.
+    pub fn has_effect(&self) -> bool {
+        matches!(self, Op::WriteKv { .. })
+    }
+}

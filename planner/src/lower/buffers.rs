@@ -1,0 +1,55 @@
+//! Buffers of a plan: values whose lives do not overlap share one.
+//!
+//! A buffer is free after the last use of its value and is taken again by the next value of the same rows and kind.
+//! Results get theirs before operands give theirs up, so no step writes what it reads.
+
+use std::collections::HashMap;
+
+use unisonic_core::plan::{Buffer, BufferId, BufferKind};
+
+use crate::graph::{Element, Graph, Type};
+
+/// The buffers, and the buffer of each value. The output's buffer is its own and the last. Token ids have none; their
+/// entry means nothing.
+pub fn assign(graph: &Graph) -> (Vec<Buffer>, Vec<BufferId>) {
+    let mut buffers = Vec::new();
+    let mut buffer_of = vec![BufferId(0); graph.values.len()];
+    let mut free: HashMap<Type, Vec<BufferId>> = HashMap::new();
+    let mut uses = graph.use_counts();
+    for node in &graph.nodes {
+        for &result in node.results.iter().filter(|&&result| result != graph.output) {
+            let ty = graph.ty(result);
+            let Some(buffer) = buffer(ty) else { continue };
+            let reused = free.get_mut(&ty).and_then(Vec::pop);
+            buffer_of[result.index()] = reused.unwrap_or_else(|| {
+                buffers.push(buffer);
+                BufferId((buffers.len() - 1) as u32)
+            });
+        }
+        for &input in &node.inputs {
+            uses[input.index()] -= 1;
+        }
+        // An operand that is named twice is given up once.
+        let mut ended: Vec<_> = node.inputs.iter().chain(&node.results).collect();
+        ended.sort_unstable();
+        ended.dedup();
+        for &value in ended.into_iter().filter(|value| uses[value.index()] == 0) {
+            free.entry(graph.ty(value)).or_default().push(buffer_of[value.index()]);
+        }
+    }
+    if let Some(buffer) = buffer(graph.ty(graph.output)) {
+        buffers.push(buffer);
+        buffer_of[graph.output.index()] = BufferId((buffers.len() - 1) as u32);
+    }
+    (buffers, buffer_of)
+}
+
+fn buffer(ty: Type) -> Option<Buffer> {
+    let kind = match ty.element {
+        Element::U32 => return None,
+        Element::F32 { width } => BufferKind::F32 { width },
+        Element::A16 { width } => BufferKind::A16 { width },
+        Element::Q16 { heads, head_len } => BufferKind::Q16 { heads, head_len },
+    };
+    Some(Buffer { rows: ty.rows, kind })
+}

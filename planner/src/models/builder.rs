@@ -1,0 +1,198 @@
+//! What the architectures share: blocks of operations with their tensors.
+
+use unisonic_core::plan::{Activation, KvLayer, KvLayerId, RopeStyle, RopeTableId, Rows};
+
+use super::Model;
+use super::hyper::{Hyper, MAX_VOCAB_LEN};
+use super::tensors::Tensors;
+use crate::error::PlanError;
+use crate::graph::{Element, Graph, HeadNorm, Node, Op, RopeSpec, Shape, Type, ValueId, WeightRef};
+
+/// How a layer attends.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention {
+    /// Position table.
+    pub rope: RopeTableId,
+    /// See [`crate::kappa::kappa`].
+    pub kappa: f32,
+    /// Sliding window.
+    pub window: Option<u32>,
+    /// Whether query and key heads are normed before RoPE.
+    pub head_norm: bool,
+    /// Whether the projections of q, k and v must have biases; elsewhere a bias is used where the file has one.
+    pub bias: bool,
+}
+
+/// Builds the graph of one model.
+pub struct Builder<'a> {
+    hyper: &'a Hyper,
+    tensors: &'a Tensors<'a>,
+    graph: Graph,
+}
+
+impl<'a> Builder<'a> {
+    /// A graph without operations.
+    pub fn new(model: &'a Model<'a>) -> Result<Self, PlanError> {
+        let graph = Graph {
+            architecture: model.architecture.to_owned(),
+            vocab_len: vocab_len(model)?,
+            context_len: model.hyper.context_len,
+            rope_tables: Vec::new(),
+            kv_layers: Vec::new(),
+            values: Vec::new(),
+            nodes: Vec::new(),
+            output: ValueId(0),
+        };
+        Ok(Builder { hyper: &model.hyper, tensors: model.tensors, graph })
+    }
+
+    /// Adds a position table.
+    pub fn rope_table(&mut self, spec: RopeSpec) -> RopeTableId {
+        self.graph.rope_tables.push(spec);
+        RopeTableId((self.graph.rope_tables.len() - 1) as u32)
+    }
+
+    /// The table that the metadata describes.
+    pub fn rope_spec(&self, style: RopeStyle) -> RopeSpec {
+        RopeSpec {
+            style,
+            rotary_len: self.hyper.rotary_len,
+            base: self.hyper.rope_base,
+            scaling: self.hyper.rope_scaling,
+            attention_factor: self.hyper.attention_factor,
+            factors: None,
+        }
+    }
+
+    /// `rope_freqs.weight`, where the file has it.
+    pub fn rope_factors(&self) -> Result<Option<WeightRef>, PlanError> {
+        let name = "rope_freqs.weight";
+        let pairs = self.hyper.rotary_len / 2;
+        self.tensors.has(name).then(|| self.tensors.f32_vector(name, pairs)).transpose()
+    }
+
+    /// Token embeddings, times `scale` if any.
+    pub fn embed(&mut self, scale: Option<f32>) -> Result<ValueId, PlanError> {
+        let tokens = self.push("tokens", Op::Tokens, &[], Type { rows: Rows::All, element: Element::U32 });
+        let table = self.token_embeddings()?;
+        let ty = Type::f32(Rows::All, self.hyper.embedding_len);
+        Ok(self.push("token_embd", Op::Embed { table, scale }, &[tokens], ty))
+    }
+
+    /// RMSNorm with the weight `label.weight`.
+    pub fn norm(&mut self, label: &str, x: ValueId) -> Result<ValueId, PlanError> {
+        let shape = Shape::Vector(self.hyper.embedding_len);
+        let weight = self.tensors.weight(&format!("{label}.weight"), shape)?;
+        Ok(self.push(label, Op::RmsNorm { weight, eps: self.hyper.eps }, &[x], self.graph.ty(x)))
+    }
+
+    /// Sum of a residual and what a block made.
+    pub fn add(&mut self, label: &str, residual: ValueId, x: ValueId) -> ValueId {
+        self.push(label, Op::Add, &[residual, x], self.graph.ty(residual))
+    }
+
+    /// q, k and v projections, the cache, attention and the output projection of layer `layer`.
+    pub fn attention(&mut self, layer: u32, x: ValueId, how: &Attention) -> Result<ValueId, PlanError> {
+        let &Hyper { heads, kv_heads, head_len, embedding_len, .. } = self.hyper;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let q = self.linear(&name("attn_q"), x, heads * head_len, how.bias)?;
+        let k = self.linear(&name("attn_k"), x, kv_heads * head_len, how.bias)?;
+        let v = self.linear(&name("attn_v"), x, kv_heads * head_len, how.bias)?;
+        let q = self.heads(layer, "q", q, how)?;
+        let k = self.heads(layer, "k", k, how)?;
+        self.graph.kv_layers.push(KvLayer { heads: kv_heads, head_len });
+        let kv = KvLayerId((self.graph.kv_layers.len() - 1) as u32);
+        let write = Op::WriteKv { norm: None, rope: None, layer: kv };
+        let label = name("attention.kv");
+        self.graph.nodes.push(Node { label, op: write, inputs: vec![k, v], results: vec![] });
+        let attend = Op::Attention { layer: kv, kappa: how.kappa, window: how.window };
+        let attended = self.push(&name("attention"), attend, &[q], self.graph.ty(q));
+        self.linear(&name("attn_output"), attended, embedding_len, false)
+    }
+
+    /// Norm (if any) and RoPE of the heads of q or k.
+    fn heads(&mut self, layer: u32, part: &str, x: ValueId, how: &Attention) -> Result<ValueId, PlanError> {
+        let (mut x, ty, head_len) = (x, self.graph.ty(x), self.hyper.head_len);
+        if how.head_norm {
+            let label = format!("blk.{layer}.attn_{part}_norm");
+            let weight = self.tensors.weight(&format!("{label}.weight"), Shape::Vector(head_len))?;
+            x = self.push(&label, Op::HeadNorm(HeadNorm { weight, eps: self.hyper.eps }), &[x], ty);
+        }
+        let label = format!("blk.{layer}.attn_{part}_rope");
+        Ok(self.push(&label, Op::Rope { table: how.rope, head_len }, &[x], ty))
+    }
+
+    /// Gated feed-forward block.
+    pub fn feed_forward(
+        &mut self,
+        layer: u32,
+        x: ValueId,
+        activation: Activation,
+    ) -> Result<ValueId, PlanError> {
+        let &Hyper { feed_forward_len, embedding_len, .. } = self.hyper;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let gate = self.linear(&name("ffn_gate"), x, feed_forward_len, false)?;
+        let up = self.linear(&name("ffn_up"), x, feed_forward_len, false)?;
+        let gated = self.push(&name("ffn_act"), Op::Gate { activation }, &[gate, up], self.graph.ty(gate));
+        self.linear(&name("ffn_down"), gated, embedding_len, false)
+    }
+
+    /// Final norm and head over the output rows; the head is the embedding table where the file has no `output.weight`.
+    pub fn finish(mut self, x: ValueId, soft_cap: Option<f32>) -> Result<Graph, PlanError> {
+        let selected_type = Type::f32(Rows::Outputs, self.hyper.embedding_len);
+        let selected = self.push("select_outputs", Op::SelectOutputs, &[x], selected_type);
+        let normed = self.norm("output_norm", selected)?;
+        let logits_type = Type::f32(Rows::Outputs, self.graph.vocab_len);
+        let weight = match self.tensors.has("output.weight") {
+            true => self.tensors.weight("output.weight", self.vocab_matrix())?,
+            false => self.token_embeddings()?,
+        };
+        let bias = self.bias("output.bias", self.graph.vocab_len, false)?;
+        let mut logits = self.push("output", Op::Linear { weight, bias, head: true }, &[normed], logits_type);
+        if let Some(cap) = soft_cap {
+            logits = self.push("logit_soft_cap", Op::SoftCap { cap }, &[logits], logits_type);
+        }
+        self.graph.output = logits;
+        Ok(self.graph)
+    }
+
+    /// Linear layer with the tensors `label.weight` and, where required or there, `label.bias`.
+    fn linear(&mut self, label: &str, x: ValueId, rows: u32, bias: bool) -> Result<ValueId, PlanError> {
+        let x_type = self.graph.ty(x);
+        let shape = Shape::Matrix { rows, cols: x_type.element.width() };
+        let weight = self.tensors.weight(&format!("{label}.weight"), shape)?;
+        let bias = self.bias(&format!("{label}.bias"), rows, bias)?;
+        Ok(self.push(label, Op::Linear { weight, bias, head: false }, &[x], Type::f32(x_type.rows, rows)))
+    }
+
+    fn bias(&self, name: &str, len: u32, required: bool) -> Result<Option<WeightRef>, PlanError> {
+        let wanted = required || self.tensors.has(name);
+        wanted.then(|| self.tensors.weight(name, Shape::Vector(len))).transpose()
+    }
+
+    fn token_embeddings(&self) -> Result<WeightRef, PlanError> {
+        self.tensors.weight("token_embd.weight", self.vocab_matrix())
+    }
+
+    fn vocab_matrix(&self) -> Shape {
+        Shape::Matrix { rows: self.graph.vocab_len, cols: self.hyper.embedding_len }
+    }
+
+    fn push(&mut self, label: &str, op: Op, inputs: &[ValueId], ty: Type) -> ValueId {
+        let result = self.graph.new_value(ty);
+        let label = label.to_owned();
+        self.graph.nodes.push(Node { label, op, inputs: inputs.to_vec(), results: vec![result] });
+        result
+    }
+}
+
+/// The vocabulary of the metadata, or the rows of the embedding table where it has none.
+fn vocab_len(model: &Model<'_>) -> Result<u32, PlanError> {
+    let rows = model.tensors.rows("token_embd.weight").and_then(|rows| u32::try_from(rows).ok());
+    let rows = rows.filter(|rows| (1..=MAX_VOCAB_LEN).contains(rows));
+    model.hyper.vocab_len.or(rows).ok_or_else(|| {
+        let expected =
+            format!("1 to {MAX_VOCAB_LEN}, or `tokenizer.ggml.tokens` or `token_embd.weight` in its place");
+        model.keys.out_of_range("vocab_size", "absent", expected)
+    })
+}

@@ -1,0 +1,270 @@
+//! Hyperparameters: metadata keys as checked numbers.
+//!
+//! Every number that sizes something is held to a limit before it is used, so that a hostile file costs nothing and
+//! later arithmetic fits 32 bits. Defaults are those of llama.cpp.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use unisonic_core::format::{Metadata, Value, required};
+
+use crate::error::PlanError;
+use crate::graph::RopeScaling;
+
+/// Most layers.
+const MAX_LAYERS: u32 = 1024;
+/// Longest activation row, and most values of all heads together.
+const MAX_ROW_LEN: u32 = 1 << 20;
+/// Largest head: the score bound of docs/numerics.md "KV cache and attention".
+const MAX_HEAD_LEN: u32 = 1024;
+/// Largest vocabulary.
+pub const MAX_VOCAB_LEN: u32 = 1 << 24;
+/// Longest context.
+const MAX_CONTEXT_LEN: u32 = 1 << 28;
+
+/// Reads `ARCHITECTURE.name` keys.
+pub struct Keys<'a> {
+    metadata: &'a Metadata,
+    architecture: &'a str,
+}
+
+impl<'a> Keys<'a> {
+    /// Of a file's `general.architecture`.
+    pub fn new(metadata: &'a Metadata, architecture: &'a str) -> Self {
+        Keys { metadata, architecture }
+    }
+
+    /// The full key.
+    pub fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+
+    /// An optional number in a range.
+    pub fn u32(&self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, PlanError> {
+        let found = self.metadata.u32(&self.key(name))?;
+        match found.filter(|value| !range.contains(value)) {
+            None => Ok(found),
+            Some(value) => {
+                Err(self.out_of_range(name, value, format!("{} to {}", range.start(), range.end())))
+            }
+        }
+    }
+
+    /// A number in a range.
+    pub fn required_u32(&self, name: &str, range: RangeInclusive<u32>) -> Result<u32, PlanError> {
+        let value = self.u32(name, range)?;
+        Ok(required(Ok(value), &self.key(name), "an unsigned 32-bit integer")?)
+    }
+
+    /// An optional float in a range; a NaN is in none.
+    pub fn f32(&self, name: &str, range: RangeInclusive<f32>) -> Result<Option<f32>, PlanError> {
+        let found = self.metadata.f32(&self.key(name))?;
+        match found.filter(|value| !range.contains(value)) {
+            None => Ok(found),
+            Some(value) => {
+                Err(self.out_of_range(name, value, format!("{:?} to {:?}", range.start(), range.end())))
+            }
+        }
+    }
+
+    /// A float in a range.
+    pub fn required_f32(&self, name: &str, range: RangeInclusive<f32>) -> Result<f32, PlanError> {
+        let value = self.f32(name, range)?;
+        Ok(required(Ok(value), &self.key(name), "a 32-bit float")?)
+    }
+
+    /// A soft cap; 0 or absent is none.
+    pub fn soft_cap(&self, name: &str) -> Result<Option<f32>, PlanError> {
+        match self.metadata.f32(&self.key(name))? {
+            Some(0.0) => Ok(None),
+            _ => self.f32(name, 0.000_976_562_5..=1_048_576.0),
+        }
+    }
+
+    /// An optional string.
+    pub fn string(&self, name: &str) -> Result<Option<&'a str>, PlanError> {
+        Ok(self.metadata.string(&self.key(name))?)
+    }
+
+    /// The value of whatever type.
+    pub fn value(&self, name: &str) -> Option<&'a Value> {
+        self.metadata.get(&self.key(name))
+    }
+
+    /// An error about a key.
+    pub fn out_of_range(&self, name: &str, found: impl Display, expected: impl Into<String>) -> PlanError {
+        PlanError::Hyperparameter { key: self.key(name), found: found.to_string(), expected: expected.into() }
+    }
+}
+
+/// What all architectures have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hyper {
+    /// `block_count`.
+    pub layers: u32,
+    /// `embedding_length`.
+    pub embedding_len: u32,
+    /// `feed_forward_length`.
+    pub feed_forward_len: u32,
+    /// `attention.head_count`.
+    pub heads: u32,
+    /// `attention.head_count_kv`, a divisor of `heads`; default `heads`.
+    pub kv_heads: u32,
+    /// `attention.key_length` and `value_length`; default `embedding_len / heads`.
+    pub head_len: u32,
+    /// `rope.dimension_count`, even; default `head_len`.
+    pub rotary_len: u32,
+    /// `context_length`.
+    pub context_len: u32,
+    /// `tokenizer.ggml.tokens`, or `vocab_size`.
+    pub vocab_len: Option<u32>,
+    /// `attention.layer_norm_rms_epsilon`.
+    pub eps: f32,
+    /// `rope.freq_base`; default 10000.
+    pub rope_base: f64,
+    /// `rope.scaling.*`.
+    pub rope_scaling: RopeScaling,
+    /// `rope.scaling.attn_factor`; default 1.
+    pub attention_factor: f64,
+}
+
+impl Hyper {
+    /// Reads and checks the keys.
+    pub fn read(keys: &Keys<'_>) -> Result<Self, PlanError> {
+        no_experts(keys)?;
+        let layers = keys.required_u32("block_count", 1..=MAX_LAYERS)?;
+        let embedding_len = keys.required_u32("embedding_length", 1..=MAX_ROW_LEN)?;
+        let feed_forward_len = keys.required_u32("feed_forward_length", 1..=MAX_ROW_LEN)?;
+        let context_len = keys.required_u32("context_length", 1..=MAX_CONTEXT_LEN)?;
+        let heads = keys.required_u32("attention.head_count", 1..=MAX_ROW_LEN)?;
+        let kv_heads = keys.u32("attention.head_count_kv", 1..=heads)?.unwrap_or(heads);
+        if !heads.is_multiple_of(kv_heads) {
+            let expected = format!("a divisor of the {heads} query heads");
+            return Err(keys.out_of_range("attention.head_count_kv", kv_heads, expected));
+        }
+        let head_len = head_len(keys, embedding_len, heads)?;
+        let rotary_len = keys.u32("rope.dimension_count", 1..=head_len)?.unwrap_or(head_len);
+        if !rotary_len.is_multiple_of(2) {
+            return Err(keys.out_of_range("rope.dimension_count", rotary_len, "an even number"));
+        }
+        Ok(Hyper {
+            layers,
+            embedding_len,
+            feed_forward_len,
+            heads,
+            kv_heads,
+            head_len,
+            rotary_len,
+            context_len,
+            vocab_len: vocab_len(keys)?,
+            eps: keys.required_f32("attention.layer_norm_rms_epsilon", EPS_MIN..=1.0)?,
+            rope_base: f64::from(keys.f32("rope.freq_base", ROPE_BASE)?.unwrap_or(10_000.0)),
+            rope_scaling: rope_scaling(keys, context_len)?,
+            attention_factor: f64::from(keys.f32("rope.scaling.attn_factor", FACTOR)?.unwrap_or(1.0)),
+        })
+    }
+}
+
+/// 2^-60 (docs/numerics.md "Range contract").
+const EPS_MIN: f32 = f32::from_bits(0x2180_0000);
+/// Possible bases of RoPE frequencies.
+pub const ROPE_BASE: RangeInclusive<f32> = 1.001..=1e12;
+/// Possible factors of cosine and sine.
+const FACTOR: RangeInclusive<f32> = 1e-3..=1e3;
+
+fn no_experts(keys: &Keys<'_>) -> Result<(), PlanError> {
+    match keys.u32("expert_count", 0..=u32::MAX)? {
+        None | Some(0) => Ok(()),
+        Some(count) => Err(PlanError::Unsupported {
+            what: "mixture of experts",
+            key: keys.key("expert_count"),
+            found: count.to_string(),
+            instead: "dense models of this architecture work".to_owned(),
+        }),
+    }
+}
+
+/// Keys and values of one length, which the cache needs.
+fn head_len(keys: &Keys<'_>, embedding_len: u32, heads: u32) -> Result<u32, PlanError> {
+    let head_len = match keys.u32("attention.key_length", 1..=MAX_HEAD_LEN)? {
+        Some(head_len) => head_len,
+        None if embedding_len.is_multiple_of(heads) && embedding_len / heads <= MAX_HEAD_LEN => {
+            embedding_len / heads
+        }
+        None => {
+            let expected = format!(
+                "a divisor of the embedding length {embedding_len} with heads of at most {MAX_HEAD_LEN} values \
+                 (there is no `{}`)",
+                keys.key("attention.key_length")
+            );
+            return Err(keys.out_of_range("attention.head_count", heads, expected));
+        }
+    };
+    let value_len = keys.u32("attention.value_length", 1..=MAX_HEAD_LEN)?;
+    if let Some(value_len) = value_len.filter(|&len| len != head_len) {
+        let expected = format!("{head_len}, the length of keys");
+        return Err(keys.out_of_range("attention.value_length", value_len, expected));
+    }
+    if heads.checked_mul(head_len).is_none_or(|len| len > MAX_ROW_LEN) {
+        let expected = format!("at most {} heads of {head_len} values", MAX_ROW_LEN / head_len);
+        return Err(keys.out_of_range("attention.head_count", heads, expected));
+    }
+    Ok(head_len)
+}
+
+/// The tokenizer decides; without one, the architecture's own key.
+fn vocab_len(keys: &Keys<'_>) -> Result<Option<u32>, PlanError> {
+    let tokens = keys.metadata.strings("tokenizer.ggml.tokens")?.map(|tokens| tokens.len());
+    let Some(tokens) = tokens else { return keys.u32("vocab_size", 1..=MAX_VOCAB_LEN) };
+    let fits = u32::try_from(tokens).ok().filter(|tokens| (1..=MAX_VOCAB_LEN).contains(tokens));
+    fits.map(Some).ok_or_else(|| PlanError::Hyperparameter {
+        key: "tokenizer.ggml.tokens".to_owned(),
+        found: format!("an array of {tokens} strings"),
+        expected: format!("1 to {MAX_VOCAB_LEN} tokens"),
+    })
+}
+
+/// A factor without a type is linear; 0 is no factor. YaRN's other numbers are fixed by the specification.
+fn rope_scaling(keys: &Keys<'_>, context_len: u32) -> Result<RopeScaling, PlanError> {
+    let kind = keys.string("rope.scaling.type")?.unwrap_or("linear");
+    let factor = match keys.f32("rope.scaling.factor", 0.0..=1e6)? {
+        Some(factor) => Some(factor),
+        None => keys.f32("rope.scale_linear", 0.0..=1e6)?,
+    };
+    let factor = f64::from(factor.filter(|&factor| factor != 0.0).unwrap_or(1.0));
+    match kind {
+        "none" => Ok(RopeScaling::None),
+        "linear" if factor == 1.0 => Ok(RopeScaling::None),
+        "linear" => Ok(RopeScaling::Linear { factor }),
+        "yarn" => {
+            if factor < 1.0 {
+                return Err(keys.out_of_range("rope.scaling.factor", factor, "1 or more for YaRN"));
+            }
+            let fixed = [("ext_factor", 1.0), ("attn_factor", 1.0), ("beta_fast", 32.0), ("beta_slow", 1.0)];
+            for (name, value) in fixed {
+                fixed_yarn(keys, &format!("rope.scaling.yarn_{name}"), value)?;
+            }
+            fixed_yarn(keys, "rope.scaling.yarn_log_multiplier", 0.0)?;
+            let original = keys.u32("rope.scaling.original_context_length", 1..=MAX_CONTEXT_LEN)?;
+            Ok(RopeScaling::Yarn { factor, original_context_len: original.unwrap_or(context_len) })
+        }
+        other => Err(PlanError::Unsupported {
+            what: "this RoPE scaling",
+            key: keys.key("rope.scaling.type"),
+            found: format!("`{other}`"),
+            instead: "`none`, `linear` and `yarn` work".to_owned(),
+        }),
+    }
+}
+
+fn fixed_yarn(keys: &Keys<'_>, name: &str, value: f32) -> Result<(), PlanError> {
+    match keys.f32(name, f32::MIN..=f32::MAX)?.filter(|&found| found != value) {
+        None => Ok(()),
+        Some(found) => Err(PlanError::Unsupported {
+            what: "YaRN with this number",
+            key: keys.key(name),
+            found: format!("{found:?}"),
+            instead: format!("{value:?} works"),
+        }),
+    }
+}

@@ -1,0 +1,153 @@
+//! The tensors of a file, looked up by name and held to the shapes of the architecture.
+
+use std::collections::HashMap;
+
+use unisonic_core::format::blocks::BlockFormat;
+use unisonic_core::format::{GgmlType, TensorInfo};
+use unisonic_core::plan::{Encoding, FloatSource};
+
+use crate::error::PlanError;
+use crate::graph::{Shape, WeightRef};
+
+/// Look-up by name.
+pub struct Tensors<'a> {
+    architecture: &'a str,
+    by_name: HashMap<&'a str, &'a TensorInfo>,
+}
+
+impl<'a> Tensors<'a> {
+    /// `architecture` is for messages.
+    pub fn new(architecture: &'a str, tensors: &'a [TensorInfo]) -> Self {
+        Tensors { architecture, by_name: tensors.iter().map(|info| (info.name.as_str(), info)).collect() }
+    }
+
+    /// Whether the file has it.
+    pub fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// Rows of a matrix in the file, if it is there.
+    pub fn rows(&self, name: &str) -> Option<u64> {
+        Some(file_shape(self.by_name.get(name)?).0)
+    }
+
+    /// A tensor of that shape in a type that the arithmetic knows.
+    pub fn weight(&self, name: &str, shape: Shape) -> Result<WeightRef, PlanError> {
+        let (rows, cols) = match shape {
+            Shape::Vector(len) => (1, len),
+            Shape::Matrix { rows, cols } => (rows, cols),
+        };
+        let info = self.by_name.get(name).ok_or_else(|| PlanError::MissingTensor {
+            tensor: name.to_owned(),
+            architecture: self.architecture.to_owned(),
+            expected: format!("{rows} x {cols}"),
+        })?;
+        let found = file_shape(info);
+        if found != (u64::from(rows), u64::from(cols)) {
+            return Err(PlanError::TensorShape {
+                tensor: name.to_owned(),
+                architecture: self.architecture.to_owned(),
+                expected: format!("{rows} x {cols}"),
+                found: format!("{} x {}", found.0, found.1),
+            });
+        }
+        encoding(info, shape)?;
+        Ok(WeightRef { tensor: name.to_owned(), shape })
+    }
+
+    /// A vector that is read on the host: F32 only.
+    pub fn f32_vector(&self, name: &str, len: u32) -> Result<WeightRef, PlanError> {
+        let weight = self.weight(name, Shape::Vector(len))?;
+        match self.encoding(&weight)? {
+            Encoding::F32(FloatSource::F32) => Ok(weight),
+            _ => Err(PlanError::TensorType {
+                tensor: name.to_owned(),
+                found: self.by_name[name].ty,
+                supported: GgmlType::F32.name().to_owned(),
+            }),
+        }
+    }
+
+    /// How a weight that [`Tensors::weight`] made enters the arithmetic.
+    pub fn encoding(&self, weight: &WeightRef) -> Result<Encoding, PlanError> {
+        let info = self.by_name.get(weight.tensor.as_str()).ok_or_else(|| PlanError::MissingTensor {
+            tensor: weight.tensor.clone(),
+            architecture: self.architecture.to_owned(),
+            expected: weight.shape.to_string(),
+        })?;
+        encoding(info, weight.shape)
+    }
+
+    /// An error if the file holds tensors whose names `used` does not know: a variant of the architecture.
+    pub fn all_used(&self, used: impl Fn(&str) -> bool) -> Result<(), PlanError> {
+        let mut unused: Vec<&str> = self.by_name.keys().copied().filter(|name| !used(name)).collect();
+        unused.sort_unstable();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let examples: Vec<String> = unused.iter().take(4).map(|name| format!("`{name}`")).collect();
+        Err(PlanError::UnusedTensors {
+            architecture: self.architecture.to_owned(),
+            count: unused.len(),
+            examples: examples.join(", "),
+        })
+    }
+}
+
+/// Rows and columns; dimensions past the first are rows. Products that overflow are no shape that anything expects.
+fn file_shape(info: &TensorInfo) -> (u64, u64) {
+    let rows = info.dims.iter().skip(1).fold(1u64, |product, &dim| product.saturating_mul(dim));
+    (rows, info.dims.first().copied().unwrap_or(0))
+}
+
+/// Vectors stay f32; float matrices become W16, whatever their size (docs/numerics.md "Linear layer").
+fn encoding(info: &TensorInfo, shape: Shape) -> Result<Encoding, PlanError> {
+    let encoding = match (shape, float_source(info.ty), block_format(info.ty)) {
+        (Shape::Vector(_), Some(source), _) => Some(Encoding::F32(source)),
+        (Shape::Matrix { .. }, Some(source), _) => Some(Encoding::W16(source)),
+        (Shape::Matrix { .. }, None, Some(format)) => Some(Encoding::Block(format)),
+        (Shape::Vector(_), None, _) | (Shape::Matrix { .. }, None, None) => None,
+    };
+    encoding.ok_or_else(|| PlanError::TensorType {
+        tensor: info.name.clone(),
+        found: info.ty,
+        supported: supported(shape),
+    })
+}
+
+fn supported(shape: Shape) -> String {
+    let usable = |ty: &&GgmlType| {
+        float_source(**ty).is_some() || matches!(shape, Shape::Matrix { .. }) && block_format(**ty).is_some()
+    };
+    GgmlType::ALL.iter().filter(usable).map(|ty| ty.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn float_source(ty: GgmlType) -> Option<FloatSource> {
+    match ty {
+        GgmlType::F32 => Some(FloatSource::F32),
+        GgmlType::F16 => Some(FloatSource::F16),
+        GgmlType::BF16 => Some(FloatSource::BF16),
+        _ => None,
+    }
+}
+
+fn block_format(ty: GgmlType) -> Option<BlockFormat> {
+    Some(match ty {
+        GgmlType::Q4_0 => BlockFormat::Q4_0,
+        GgmlType::Q4_1 => BlockFormat::Q4_1,
+        GgmlType::Q5_0 => BlockFormat::Q5_0,
+        GgmlType::Q5_1 => BlockFormat::Q5_1,
+        GgmlType::Q8_0 => BlockFormat::Q8_0,
+        GgmlType::Q2_K => BlockFormat::Q2_K,
+        GgmlType::Q3_K => BlockFormat::Q3_K,
+        GgmlType::Q4_K => BlockFormat::Q4_K,
+        GgmlType::Q5_K => BlockFormat::Q5_K,
+        GgmlType::Q6_K => BlockFormat::Q6_K,
+        GgmlType::IQ4_NL => BlockFormat::IQ4_NL,
+        GgmlType::IQ4_XS => BlockFormat::IQ4_XS,
+        GgmlType::MXFP4 => BlockFormat::MXFP4,
+        GgmlType::TQ1_0 => BlockFormat::TQ1_0,
+        GgmlType::TQ2_0 => BlockFormat::TQ2_0,
+        _ => return None,
+    })
+}

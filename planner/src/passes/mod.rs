@@ -1,0 +1,248 @@
+//! Passes: rewrites of the graph, as rows of one table.
+//!
+//! [`PASSES`] is the order. Each row says what the pass does, whether a plan can be made without it, and which passes
+//! must come before it; [`check_table`] holds the table to that. [`run`] applies them and verifies the graph after
+//! each. Switching optional ones off changes speed and never a bit of a result, because each only joins operations
+//! whose meaning stays what it was.
+//!
+//! One file a pass, with the graph before and after in its test.
+
+mod dead_code;
+mod fuse_gate_quantize;
+mod fuse_heads;
+mod fuse_norm_quantize;
+mod fuse_norm_residual;
+mod fuse_residual;
+mod hoist_select_outputs;
+mod quantize_activations;
+mod quantize_heads;
+mod rewrite;
+
+#[cfg(test)]
+mod tests;
+
+use crate::graph::{Contract, Graph, Violations};
+
+/// One row of the table.
+pub struct Pass {
+    /// As in options and dumps.
+    pub name: &'static str,
+    /// One line for people.
+    pub doc: &'static str,
+    /// Whether a plan needs it.
+    pub required: bool,
+    /// Whether it runs unless switched; required ones always do.
+    pub on_by_default: bool,
+    /// Passes that must come before it in the table.
+    pub after: &'static [&'static str],
+    /// What holds from here on.
+    establishes: fn(&mut Contract),
+    /// The rewrite.
+    run: fn(&mut Graph),
+}
+
+/// All passes in their order.
+pub const PASSES: &[Pass] = &[
+    Pass {
+        name: "hoist-select-outputs",
+        doc: "computes what only the output rows need for the output rows only",
+        required: false,
+        on_by_default: true,
+        after: &[],
+        establishes: |_| (),
+        run: hoist_select_outputs::run,
+    },
+    Pass {
+        name: "quantize-activations",
+        doc: "quantises what linear layers read, once for all readers",
+        required: true,
+        on_by_default: true,
+        after: &["hoist-select-outputs"],
+        establishes: |contract| contract.quantized_activations = true,
+        run: quantize_activations::run,
+    },
+    Pass {
+        name: "quantize-heads",
+        doc: "quantises the queries that attention reads",
+        required: true,
+        on_by_default: true,
+        after: &[],
+        establishes: |contract| contract.quantized_heads = true,
+        run: quantize_heads::run,
+    },
+    Pass {
+        name: "fuse-norm-residual",
+        doc: "joins a norm and the addition of its result to a residual",
+        required: false,
+        on_by_default: true,
+        after: &["hoist-select-outputs"],
+        establishes: |_| (),
+        run: fuse_norm_residual::run,
+    },
+    Pass {
+        name: "fuse-residual",
+        doc: "joins a linear layer and the addition of its result to a residual",
+        required: false,
+        on_by_default: true,
+        after: &["hoist-select-outputs"],
+        establishes: |_| (),
+        run: fuse_residual::run,
+    },
+    Pass {
+        name: "fuse-norm-quantize",
+        doc: "lets a norm quantise its own result",
+        required: false,
+        on_by_default: true,
+        after: &["quantize-activations", "fuse-norm-residual"],
+        establishes: |_| (),
+        run: fuse_norm_quantize::run,
+    },
+    Pass {
+        name: "fuse-gate-quantize",
+        doc: "lets a gate quantise its own result",
+        required: false,
+        on_by_default: true,
+        after: &["quantize-activations"],
+        establishes: |_| (),
+        run: fuse_gate_quantize::run,
+    },
+    Pass {
+        name: "fuse-heads",
+        doc: "joins norm and RoPE of heads with quantising the query and with writing the cache",
+        required: false,
+        on_by_default: true,
+        after: &["quantize-heads"],
+        establishes: |_| (),
+        run: fuse_heads::run,
+    },
+    Pass {
+        name: "dead-code",
+        doc: "removes results and operations that nothing uses",
+        required: false,
+        on_by_default: true,
+        after: &["fuse-norm-quantize", "fuse-gate-quantize"],
+        establishes: |_| (),
+        run: dead_code::run,
+    },
+];
+
+/// Why passes could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    /// A name in the options that no pass has.
+    #[error("there is no pass `{name}`; passes are {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// All names.
+        known: String,
+    },
+    /// A required pass switched off.
+    #[error("pass `{name}` cannot be switched off: there is no plan without it")]
+    Required {
+        /// The name.
+        name: String,
+    },
+    /// The table contradicts itself.
+    #[error("the pass table is wrong: {reason}; this is a bug of the planner")]
+    Table {
+        /// What should have held.
+        reason: String,
+    },
+    /// A graph that breaks rules.
+    #[error("after {after}: {violations}\nthis is a bug of the planner")]
+    Broken {
+        /// The pass, or what built the graph.
+        after: String,
+        /// The rules.
+        violations: Violations,
+    },
+}
+
+/// Is told a name and the text of a graph: first `build`, then each pass that changed it.
+pub type Dump<'a> = dyn Fn(&str, &str) + 'a;
+
+/// Which passes run, and who watches.
+#[derive(Clone, Copy, Default)]
+pub struct Schedule<'a> {
+    /// Optional passes to leave out.
+    pub off: &'a [String],
+    /// The last pass to run.
+    pub stop_after: Option<&'a str>,
+    /// Who watches.
+    pub dump: Option<&'a Dump<'a>>,
+}
+
+/// Runs the passes on a graph as built. Returns what the last of them has established.
+pub fn run(graph: &mut Graph, schedule: &Schedule<'_>) -> Result<Contract, PassError> {
+    check_table(PASSES)?;
+    check_schedule(schedule)?;
+    let mut contract = Contract::default();
+    verify(graph, contract, "building the graph")?;
+    dump(graph, schedule, "build");
+    for pass in PASSES {
+        if runs(pass, schedule) {
+            let before = schedule.dump.map(|_| graph.clone());
+            (pass.run)(graph);
+            (pass.establishes)(&mut contract);
+            verify(graph, contract, &format!("pass `{}`", pass.name))?;
+            graph.renumber();
+            if before.is_some_and(|before| before != *graph) {
+                dump(graph, schedule, pass.name);
+            }
+        }
+        if schedule.stop_after == Some(pass.name) {
+            break;
+        }
+    }
+    Ok(contract)
+}
+
+fn runs(pass: &Pass, schedule: &Schedule<'_>) -> bool {
+    pass.required || pass.on_by_default && !schedule.off.iter().any(|name| name == pass.name)
+}
+
+fn verify(graph: &Graph, contract: Contract, after: &str) -> Result<(), PassError> {
+    graph.verify(contract).map_err(|violations| PassError::Broken { after: after.to_owned(), violations })
+}
+
+fn dump(graph: &Graph, schedule: &Schedule<'_>, name: &str) {
+    if let Some(dump) = schedule.dump {
+        dump(name, &graph.to_string());
+    }
+}
+
+/// Names are unique, and what a pass comes after stands before it.
+pub fn check_table(passes: &[Pass]) -> Result<(), PassError> {
+    for (index, pass) in passes.iter().enumerate() {
+        let earlier = &passes[..index];
+        if earlier.iter().any(|other| other.name == pass.name) {
+            return Err(PassError::Table { reason: format!("two passes are called `{}`", pass.name) });
+        }
+        if pass.required && !pass.on_by_default {
+            return Err(PassError::Table { reason: format!("`{}` is required and off", pass.name) });
+        }
+        if let Some(missing) =
+            pass.after.iter().find(|name| !earlier.iter().any(|other| other.name == **name))
+        {
+            let reason =
+                format!("`{}` must come after `{missing}`, which does not stand before it", pass.name);
+            return Err(PassError::Table { reason });
+        }
+    }
+    Ok(())
+}
+
+fn check_schedule(schedule: &Schedule<'_>) -> Result<(), PassError> {
+    for name in schedule.off.iter().map(String::as_str).chain(schedule.stop_after) {
+        if !PASSES.iter().any(|pass| pass.name == name) {
+            let known: Vec<_> = PASSES.iter().map(|pass| pass.name).collect();
+            return Err(PassError::Unknown { name: name.to_owned(), known: known.join(", ") });
+        }
+    }
+    let required = |name: &&String| PASSES.iter().any(|pass| pass.required && pass.name == **name);
+    match schedule.off.iter().find(required) {
+        Some(name) => Err(PassError::Required { name: name.clone() }),
+        None => Ok(()),
+    }
+}
