@@ -15,8 +15,10 @@ mod weights;
 
 pub use batch::{Batch, BatchError, PAGE_TOKENS};
 pub use device::{Device, DeviceError, DeviceInfo, Limits, Program, RangeFlag};
-pub use step::{Activation, HeadNorm, Op, RopeRef, Step};
-pub use weights::{Encoding, FloatSource, ReadError, Weight, WeightError, WeightSource};
+pub use step::{Activation, HeadNorm, Op, Step};
+pub use weights::{
+    Encoding, FloatSource, LoadedWeight, ReadError, W16Matrix, Weight, WeightError, WeightSource, load_weight,
+};
 
 /// Identity of the arithmetic (docs/numerics.md). Another arithmetic has another name.
 pub const PROFILE: &str = "u1";
@@ -72,6 +74,13 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// The buffer that holds the logits of the output rows when the last step is done.
     pub logits: BufferId,
+}
+
+impl Plan {
+    /// The rows that an operation computes: those of its result, or all for one that writes a KV cache.
+    pub fn rows_of(&self, op: &Op) -> Rows {
+        op.result().map_or(Rows::All, |result| self.buffers[result.index()].rows)
+    }
 }
 
 /// Which rows of a batch a buffer has.

@@ -20,9 +20,6 @@ pub struct HeadNorm {
     pub eps: f32,
 }
 
-/// RoPE with a table of the plan.
-pub type RopeRef = RopeTableId;
-
 /// The gate function of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
@@ -109,7 +106,7 @@ pub enum Op {
         /// q norm.
         norm: Option<HeadNorm>,
         /// Position table.
-        rope: Option<RopeRef>,
+        rope: Option<RopeTableId>,
         /// Q16.
         out: BufferId,
     },
@@ -122,7 +119,7 @@ pub enum Op {
         /// k norm.
         norm: Option<HeadNorm>,
         /// Position table.
-        rope: Option<RopeRef>,
+        rope: Option<RopeTableId>,
         /// Which cache.
         layer: KvLayerId,
     },
@@ -181,4 +178,22 @@ pub enum Op {
         /// F32.
         out: BufferId,
     },
+}
+
+impl Op {
+    /// A buffer that the operation writes; none where it writes a KV cache.
+    pub fn result(&self) -> Option<BufferId> {
+        match *self {
+            Op::Embed { out, .. }
+            | Op::Quantize { out, .. }
+            | Op::Linear { out, .. }
+            | Op::PrepareQuery { out, .. }
+            | Op::Attention { out, .. }
+            | Op::Add { out, .. }
+            | Op::SelectOutputs { out, .. }
+            | Op::SoftCap { out, .. } => Some(out),
+            Op::RmsNorm { out, quantized, .. } | Op::Gate { out, quantized, .. } => out.or(quantized),
+            Op::WriteKv { .. } => None,
+        }
+    }
 }

@@ -1,0 +1,75 @@
+//! The KV cache of one layer: pages of 64 slots a head, in the order the attention reads them.
+
+use unisonic_core::plan::{DeviceError, KvLayer, Limits, PAGE_TOKENS};
+
+use super::Arithmetic;
+
+const SLOTS: usize = PAGE_TOKENS as usize;
+
+/// Keys as K16; values as V8, or as f32 in the exact-v diagnostic. Slot `s` of head `h` in page `p` is row
+/// `(p * heads + h) * 64 + s` of every array.
+#[derive(Debug)]
+pub(super) struct KvCache {
+    pub heads: usize,
+    pub head_len: usize,
+    pub key_high: Vec<i8>,
+    pub key_low: Vec<i8>,
+    pub key_scales: Vec<f32>,
+    pub values: Values,
+}
+
+#[derive(Debug)]
+pub(super) enum Values {
+    V8 { values: Vec<i8>, scales: Vec<f32> },
+    Exact { values: Vec<f32> },
+}
+
+impl KvCache {
+    pub(super) fn allocate(
+        layer: KvLayer,
+        arithmetic: Arithmetic,
+        limits: Limits,
+    ) -> Result<Self, DeviceError> {
+        let (heads, head_len) = (layer.heads as usize, layer.head_len as usize);
+        let rows = (limits.kv_pages as usize).saturating_mul(heads).saturating_mul(SLOTS);
+        let what = "the KV cache";
+        let values = match arithmetic {
+            Arithmetic::U1 => {
+                Values::V8 { values: allocate(what, rows, head_len)?, scales: allocate(what, rows, 1)? }
+            }
+            Arithmetic::ExactV => Values::Exact { values: allocate(what, rows, head_len)? },
+        };
+        Ok(Self {
+            heads,
+            head_len,
+            key_high: allocate(what, rows, head_len)?,
+            key_low: allocate(what, rows, head_len)?,
+            key_scales: allocate(what, rows, 1)?,
+            values,
+        })
+    }
+
+    /// Row of the first slot of a head in a page.
+    pub(super) fn first_row(&self, page: u32, head: usize) -> usize {
+        (page as usize * self.heads + head) * SLOTS
+    }
+}
+
+/// `rows * width` zeros; an error instead of an abort where they do not fit.
+pub(super) fn allocate<T: Clone + Default>(
+    what: &str,
+    rows: usize,
+    width: usize,
+) -> Result<Vec<T>, DeviceError> {
+    let out_of_memory =
+        |needed_bytes| DeviceError::OutOfMemory { device: "cpu".into(), what: what.into(), needed_bytes };
+    let len = rows.checked_mul(width).ok_or_else(|| out_of_memory(u64::MAX))?;
+    // Asked for and given back at once: `vec!` below would abort, but it gets zeroed pages from the system lazily, so
+    // that KV pages which are never written cost nothing.
+    let mut probe: Vec<T> = Vec::new();
+    probe
+        .try_reserve_exact(len)
+        .map_err(|_| out_of_memory((len as u64).saturating_mul(size_of::<T>() as u64)))?;
+    drop(probe);
+    Ok(vec![T::default(); len])
+}

@@ -1,0 +1,117 @@
+//! Holds what docs/architecture.md promises about the shape of the code, by reading the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LIBRARY_CRATES: &[&str] = &["core", "planner", "backend-cpu", "devices", "engine"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Rust sources below a folder of the repository, with their text.
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources in {folder}");
+    found
+}
+
+/// The part of a file that is compiled into the library: everything before the tests at its end.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or(text)
+}
+
+fn is_test_file(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("tests"))
+}
+
+/// Lines of library code that hold one of the patterns outside comments.
+fn offending_lines(folders: &[&str], patterns: &[&str]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for folder in folders {
+        for (path, text) in sources(&format!("{folder}/src")) {
+            if is_test_file(&path) {
+                continue;
+            }
+            for (number, line) in without_tests(&text).lines().enumerate() {
+                let code = line.split("//").next().unwrap_or(line);
+                if patterns.iter().any(|pattern| code.contains(pattern)) {
+                    lines.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// Our own crates that a crate's library depends on.
+fn own_dependencies(folder: &str) -> BTreeSet<String> {
+    let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+    let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or("");
+    let dependencies = dependencies.split("\n[").next().unwrap_or("");
+    dependencies.lines().filter_map(|line| line.strip_prefix("unisonic-")?.split(['.', ' ', '=']).next()).map(Into::into).collect()
+}
+
+#[test]
+fn crates_depend_only_on_what_the_table_allows() {
+    let allowed: &[(&str, &[&str])] = &[
+        ("core", &[]),
+        ("planner", &["core"]),
+        ("backend-cpu", &["core"]),
+        ("devices", &["core", "cpu"]),
+        ("engine", &["core", "planner"]),
+    ];
+    for (folder, allowed) in allowed {
+        let found = own_dependencies(folder);
+        let allowed: BTreeSet<String> = allowed.iter().map(|s| s.to_string()).collect();
+        assert!(found.is_subset(&allowed), "{folder} depends on {found:?}, but may use {allowed:?}");
+    }
+    assert!(own_dependencies("engine").contains("planner"), "the manifest reader finds dependencies");
+}
+
+#[test]
+fn library_crates_read_no_environment() {
+    let found = offending_lines(LIBRARY_CRATES, &["std::env", "env::var", "env::args"]);
+    assert!(found.is_empty(), "switches are typed fields parsed in src/:\n{}", found.join("\n"));
+}
+
+#[test]
+fn core_and_planner_start_no_threads_and_use_no_clock() {
+    let found = offending_lines(&["core", "planner"], &["std::thread", "Instant", "SystemTime", "rayon"]);
+    assert!(found.is_empty(), "core and planner are functions of their input:\n{}", found.join("\n"));
+}
+
+#[test]
+fn library_crates_never_end_the_process() {
+    let found = offending_lines(LIBRARY_CRATES, &["process::exit", "process::abort", ".unwrap()", "todo!(", "unimplemented!("]);
+    assert!(found.is_empty(), "errors are values:\n{}", found.join("\n"));
+}
+
+#[test]
+fn unsafe_code_stays_in_backends_and_tests() {
+    let found = offending_lines(&["core", "planner", "devices", "engine"], &["unsafe {", "unsafe fn", "unsafe impl"]);
+    assert!(found.is_empty(), "unsafe belongs to backends and the C ABI:\n{}", found.join("\n"));
+}
+
+#[test]
+fn files_are_small_rooms() {
+    for folder in LIBRARY_CRATES {
+        for (path, text) in sources(folder) {
+            let lines = text.lines().count();
+            assert!(lines <= 600, "{} has {lines} lines; split it or give a reason in docs/decisions/", path.display());
+        }
+    }
+}
