@@ -9,8 +9,10 @@ mod attention;
 mod elementary;
 mod json;
 mod linear;
+mod moe;
 mod norm;
 mod rope;
+mod sampling;
 mod w16;
 
 #[path = "../support/float_state.rs"]
@@ -43,4 +45,9 @@ checks! {
     rope_rotation: crate::rope::rotations;
     fwht: crate::attention::transforms;
     attention: crate::attention::cases;
+    router_dot: crate::moe::router_dots;
+    moe: crate::moe::cases;
+    philox: crate::sampling::philox;
+    gumbel: crate::sampling::gumbels;
+    sampling: crate::sampling::draws;
 }
