@@ -62,6 +62,9 @@ pub struct LoadArgs {
     /// Switches an optional pass of the planner off (or on): speed changes, results do not. May be repeated
     #[arg(long = "pass", value_name = "NAME=off", value_parser = parse_pass)]
     pub passes: Vec<(String, bool)>,
+    /// Writes the graph after each pass of the planner, and the plan, as text files into a folder
+    #[arg(long, value_name = "DIR")]
+    pub dump_ir: Option<PathBuf>,
     /// Runs another arithmetic than the product's, for comparisons with other runtimes
     #[arg(long, value_name = "NAME")]
     pub diagnostic: Option<Diagnostic>,

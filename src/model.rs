@@ -1,5 +1,6 @@
 //! From the command line to a model: opening the file, its tokenizer, and the engine on a device.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -36,8 +37,11 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> 
         sequences: 1,
         chunk_rows: args.chunk,
         max_outputs,
-        plan: plan_options(args)?,
+        plan: plan_options(args),
     };
+    if let Some(folder) = &args.dump_ir {
+        dump_ir(file, &options.plan, folder)?;
+    }
     let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
     let device = unisonic_devices::open(&args.device, OpenOptions { exact_v })?;
     let bar = progress_bar("loading", 0);
@@ -55,10 +59,27 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> 
     Ok(engine)
 }
 
-/// The planner's switches from `--pass`.
-pub fn plan_options(args: &LoadArgs) -> anyhow::Result<PlanOptions> {
-    let _ = args;
-    Ok(PlanOptions::default())
+/// The planner's switches from `--pass`: the last word on a pass counts.
+fn plan_options(args: &LoadArgs) -> PlanOptions<'static> {
+    let switched_off = |name: &str| args.passes.iter().rfind(|(other, _)| other == name).is_some_and(|(_, on)| !on);
+    let mut passes_off: Vec<String> = args.passes.iter().map(|(name, _)| name.clone()).collect();
+    passes_off.retain(|name| switched_off(name));
+    PlanOptions { passes_off, ..PlanOptions::default() }
+}
+
+/// Writes the graph as built and after each pass that changed it, and the plan, as numbered text files.
+fn dump_ir(file: &GgufFile, options: &PlanOptions<'_>, folder: &Path) -> anyhow::Result<()> {
+    let texts = RefCell::new(Vec::new());
+    let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));
+    let options = PlanOptions { dump: Some(&dump), ..options.clone() };
+    let plan = unisonic_planner::plan(file.metadata(), file.tensors(), file, &options)?;
+    texts.borrow_mut().push(("plan".to_owned(), plan.to_string()));
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (number, (name, text)) in texts.into_inner().iter().enumerate() {
+        let path = folder.join(format!("{number:02}-{name}.txt"));
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Refuses ids that the model does not have, before anything is loaded.

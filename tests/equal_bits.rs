@@ -10,6 +10,8 @@ use std::path::Path;
 use common::Tier;
 use common::float_state;
 use unisonic_engine::{Engine, EngineOptions};
+use unisonic_planner::PlanOptions;
+use unisonic_planner::passes::PASSES;
 
 /// Sizes around the 64 positions of a KV page and the 16 of the fixtures' sliding window.
 const CHUNKS: [u32; 6] = [1, 7, 63, 64, 65, 512];
@@ -98,7 +100,17 @@ fn sessions_are_alone(model: &Path) {
 
 /// Every optional pass off, one at a time and all together.
 fn passes_are_invisible(model: &Path) {
-    let _ = model;
+    let right = whole(model);
+    let optional: Vec<String> =
+        PASSES.iter().filter(|pass| !pass.required).map(|pass| pass.name.to_owned()).collect();
+    assert!(!optional.is_empty());
+    for off in optional.iter().map(std::slice::from_ref).chain([&optional[..]]) {
+        let plan = PlanOptions { passes_off: off.to_vec(), ..PlanOptions::default() };
+        let mut engine =
+            common::load(model, false, &EngineOptions { chunk_rows: 512, plan, ..common::options() });
+        let ids = ids(&engine);
+        assert_equal(&common::logits(&mut engine, &ids), &right, &format!("without {}", off.join(", ")));
+    }
 }
 
 macro_rules! models {
@@ -140,6 +152,7 @@ models! {
     llama_f16: common::fixture("llama");
     llama_yarn: common::fixture("llama-yarn");
     qwen2: common::fixture("qwen2");
+    qwen3: common::fixture("qwen3");
     gemma3: common::fixture("gemma3");
     smollm2: common::smollm2(Tier::Full, "equal bits over SmolLM2-135M");
 }

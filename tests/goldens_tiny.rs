@@ -12,8 +12,9 @@ mod common;
 use std::path::Path;
 
 use common::golden::{Golden, argmax, nmse};
+use unisonic_core::format::blocks::expand_floats;
 use unisonic_core::format::{GgmlType, GgufFile, GgufWriter};
-use unisonic_core::plan::WeightSource;
+use unisonic_core::plan::{FloatSource, WeightSource};
 
 /// Largest normalised mean square error of logits.
 #[derive(Clone, Copy)]
@@ -100,6 +101,7 @@ architectures! {
     llama: "llama", LIMITS;
     llama_with_rope_freqs: "llama-ropefreqs", LIMITS;
     qwen2: "qwen2", LIMITS;
+    qwen3: "qwen3", LIMITS;
     gemma3: "gemma3", GEMMA3_LIMITS;
 }
 
@@ -129,7 +131,18 @@ fn check_converted(name: &str, ty: GgmlType, convert: fn(f32) -> u32, len_bytes:
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(format!("llama-{name}.gguf"));
     let source = GgufFile::open(&model).unwrap();
-    let mut writer = GgufWriter::new();
-    let _ = (&source, &mut writer, ty, convert, len_bytes, WeightSource::read);
+    let mut writer = GgufWriter::from_metadata(source.metadata());
+    let mut values = Vec::new();
+    for tensor in source.tensors() {
+        let bytes = source.read(&tensor.name).unwrap();
+        writer = if tensor.ty == GgmlType::F16 {
+            expand_floats(FloatSource::F16, &bytes, &mut values);
+            let converted = values.iter().flat_map(|&x| convert(x).to_le_bytes().into_iter().take(len_bytes));
+            writer.tensor(&tensor.name, ty, &tensor.dims, converted.collect::<Vec<u8>>())
+        } else {
+            writer.tensor(&tensor.name, tensor.ty, &tensor.dims, bytes)
+        };
+    }
+    writer.write(&path).unwrap();
     check(&path, &format!("quants-f32deq/llama-{name}"), LIMITS);
 }
