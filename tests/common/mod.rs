@@ -81,12 +81,12 @@ pub fn existing(path: PathBuf, made_by: &str) -> PathBuf {
 }
 
 /// Options that output rows can be asked of every row of a chunk.
-pub fn options() -> EngineOptions {
+pub fn options() -> EngineOptions<'static> {
     EngineOptions { max_outputs: u32::MAX, ..EngineOptions::default() }
 }
 
 /// Loads a model on the scalar CPU device.
-pub fn load(path: &Path, exact_v: bool, options: &EngineOptions) -> Engine {
+pub fn load(path: &Path, exact_v: bool, options: &EngineOptions<'_>) -> Engine {
     let file = GgufFile::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let device = unisonic_devices::open("cpu", OpenOptions { exact_v }).unwrap();
     Engine::load(file.metadata(), file.tensors(), &file, &*device, options, &|_| {})
