@@ -83,8 +83,8 @@ fn dump_ir(file: &GgufFile, options: &PlanOptions<'_>, folder: &Path) -> anyhow:
 }
 
 /// Refuses ids that the model does not have, before anything is loaded.
-pub fn check_ids(ids: &[u32], vocab_len: usize) -> anyhow::Result<()> {
-    match ids.iter().find(|&&id| id as usize >= vocab_len) {
+pub fn check_ids(ids: &[u32], vocab_len: u32) -> anyhow::Result<()> {
+    match ids.iter().find(|&&id| id >= vocab_len) {
         Some(id) => bail!("token id {id}, but the vocabulary has {vocab_len} tokens (0 to {})", vocab_len - 1),
         None => Ok(()),
     }

@@ -13,8 +13,8 @@ use crate::pages::{PagePool, PageTable};
 const DEFAULT_CONTEXT_LEN: u32 = 8192;
 
 /// How to load a model. None of these can change a bit of any result.
-#[derive(Clone, Debug)]
-pub struct EngineOptions {
+#[derive(Clone)]
+pub struct EngineOptions<'a> {
     /// Longest sequence, in tokens; `None`: what the model was made for, 8192 at most.
     pub context_len: Option<u32>,
     /// Sequences that can be at full length at a time.
@@ -24,12 +24,18 @@ pub struct EngineOptions {
     /// Most rows of a batch whose logits are kept: memory is this times the vocabulary.
     pub max_outputs: u32,
     /// Switches of the planner.
-    pub plan: PlanOptions,
+    pub plan: PlanOptions<'a>,
 }
 
-impl Default for EngineOptions {
+impl Default for EngineOptions<'_> {
     fn default() -> Self {
-        Self { context_len: None, sequences: 1, chunk_rows: 64, max_outputs: 16, plan: PlanOptions::default() }
+        Self {
+            context_len: None,
+            sequences: 1,
+            chunk_rows: 64,
+            max_outputs: 16,
+            plan: PlanOptions::default(),
+        }
     }
 }
 
@@ -79,7 +85,7 @@ impl Engine {
         tensors: &[TensorInfo],
         weights: &dyn WeightSource,
         device: &dyn Device,
-        options: &EngineOptions,
+        options: &EngineOptions<'_>,
         progress: &dyn Fn(LoadProgress),
     ) -> Result<Self, EngineError> {
         let plan = unisonic_planner::plan(metadata, tensors, weights, &options.plan)?;
@@ -209,7 +215,7 @@ impl Engine {
     }
 }
 
-fn context_len(plan: &Plan, options: &EngineOptions) -> Result<u32, EngineError> {
+fn context_len(plan: &Plan, options: &EngineOptions<'_>) -> Result<u32, EngineError> {
     let trained = plan.context_len;
     match options.context_len {
         None => Ok(trained.min(DEFAULT_CONTEXT_LEN)),

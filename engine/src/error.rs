@@ -26,7 +26,9 @@ pub enum EngineError {
         trained_len: u32,
     },
     /// All KV pages belong to other sessions.
-    #[error("out of KV pages: {needed} more are needed, {free} of {total} are free; end another session first")]
+    #[error(
+        "out of KV pages: {needed} more are needed, {free} of {total} are free; end another session first"
+    )]
     OutOfPages {
         /// Pages that the call needs.
         needed: usize,
@@ -49,7 +51,9 @@ pub enum EngineError {
         profile: String,
     },
     /// A prompt without a single token.
-    #[error("the prompt is empty: there is no token to continue from (this model's file asks for no BOS token)")]
+    #[error(
+        "the prompt is empty: there is no token to continue from (this model's file asks for no BOS token)"
+    )]
     EmptyPrompt,
     /// Options that contradict the model or each other.
     #[error("{option} is {found}, but must be {expected}")]

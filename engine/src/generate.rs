@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use unisonic_core::numerics::sampling::greedy;
+use unisonic_core::numerics::sampling::most_likely;
 
 use crate::{Engine, EngineError, Session};
 
@@ -81,7 +81,8 @@ pub fn generate(
         }
         let mut chosen = (0, ControlFlow::Continue(()));
         engine.extend(session, &pending, pending.len() - 1, &mut |_, logits| {
-            let token = greedy(logits);
+            // A vocabulary is never empty.
+            let token = most_likely(logits).unwrap_or_default();
             chosen = (token, on_token(token, logits));
         })?;
         let (token, flow) = chosen;

@@ -9,11 +9,13 @@
 //!
 //! Start reading at [`Engine::extend`].
 
+pub mod chat;
 mod engine;
 mod error;
 mod generate;
 mod pages;
 mod score;
+pub mod tokenizer;
 
 pub use engine::{Engine, EngineOptions, LoadProgress, Session};
 pub use error::EngineError;

@@ -1,6 +1,7 @@
 //! Teacher-forced scoring: how probable a model finds a given text.
 
-use unisonic_core::numerics::{log_sum_exp, sampling::greedy};
+use unisonic_core::numerics::log_sum_exp::log_sum_exp;
+use unisonic_core::numerics::sampling::most_likely;
 
 use crate::{Engine, EngineError};
 
@@ -28,7 +29,7 @@ pub fn score(
     engine.extend(&mut session, context, 0, &mut |index, logits| {
         let token = ids[index + 1];
         let logprob = logits.get(token as usize).map_or(f32::NEG_INFINITY, |z| z - log_sum_exp(logits));
-        scores.push(Score { token, logprob, argmax: greedy(logits) });
+        scores.push(Score { token, logprob, argmax: most_likely(logits).unwrap_or_default() });
         progress(index + 1);
     })?;
     Ok(scores)

@@ -11,7 +11,7 @@ use clap::Args;
 use sha2::{Digest, Sha256};
 use unisonic_core::format::GgufFile;
 use unisonic_engine::chat::{ChatTemplate, Message};
-use unisonic_engine::tokenizer::{Detokenizer, Specials, Tokenizer};
+use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
 
 use crate::cli::{FileArg, LoadArgs, parse_ids};
@@ -139,7 +139,7 @@ fn answer(
     args: &RunArgs,
 ) -> anyhow::Result<Answer> {
     let mut session = engine.session();
-    let mut detokenizer = Detokenizer::new(tokenizer);
+    let mut detokenizer = Detokenizer::new(tokenizer, ControlTokens::Hide);
     let mut text = String::new();
     let mut digest = args.logits_digest.then(Sha256::new);
     let mut output = Ok(());

@@ -1,7 +1,7 @@
 //! `unisonic tokenize`: text to token ids, and back.
 
 use clap::Args;
-use unisonic_engine::tokenizer::{Detokenizer, Specials, Tokenizer};
+use unisonic_engine::tokenizer::{ControlTokens, Specials, Tokenizer};
 
 use crate::cli::{FileArg, parse_ids};
 use crate::model;
@@ -60,9 +60,7 @@ pub fn run(args: &TokenizeArgs) -> anyhow::Result<()> {
 
 fn decode(tokenizer: &Tokenizer, ids: &[u32], json: bool) -> anyhow::Result<()> {
     model::check_ids(ids, tokenizer.vocab_len())?;
-    let mut detokenizer = Detokenizer::new(tokenizer);
-    let mut text: String = ids.iter().map(|&id| detokenizer.push(id)).collect();
-    text.push_str(&detokenizer.finish());
+    let text = tokenizer.decode(ids, ControlTokens::Show);
     if json { write_json(&serde_json::json!({ "text": text })) } else { write_stdout(&(text + "\n")) }
 }
 

@@ -38,10 +38,15 @@ impl ScalarProgram {
             }
         };
         if let Some(table) = table {
-            let (cosines, sines) = self.rope_rows[table.index()].row(row);
-            rope::rotate(self.plan.rope_tables[table.index()].style, out, cosines, sines);
+            self.rotate(table, row, out);
         }
         in_range
+    }
+
+    /// RoPE of a head at the position of a row of the batch.
+    pub(super) fn rotate(&self, table: RopeTableId, row: usize, head: &mut [f32]) {
+        let (cosines, sines) = self.rope_rows[table.index()].row(row);
+        rope::rotate(self.plan.rope_tables[table.index()].style, head, cosines, sines);
     }
 
     /// `Op::PrepareQuery`; returns the rows that broke the range contract.
@@ -52,6 +57,7 @@ impl ScalarProgram {
         rope: Option<RopeTableId>,
         out: BufferId,
         rows: usize,
+        source: &dyn Fn(usize) -> usize,
     ) -> Vec<usize> {
         let mut data = self.buffers.lend(out);
         let mut flagged = Vec::new();
@@ -63,7 +69,7 @@ impl ScalarProgram {
             let mut rotated = vec![0.0; head_len];
             let mut in_range = true;
             for (head, ((high, low), scale)) in heads.zip(planes) {
-                in_range &= self.rotated_head(head, row, norm, rope, &mut rotated);
+                in_range &= self.rotated_head(head, source(row), norm, rope, &mut rotated);
                 in_range &= quantize_head_16(&rotated, high, low, scale);
             }
             if !in_range {
@@ -120,10 +126,12 @@ impl ScalarProgram {
         flagged
     }
 
-    /// `Op::Attention` for one row: all its heads, side by side, in `y`.
+    /// `Op::Attention` for row `q_row` of `q`, which is row `row` of the batch: all its heads, side by side, in `y`.
+    #[allow(clippy::too_many_arguments, reason = "the fields of Op::Attention and a row")]
     pub(super) fn attend(
         &self,
         q: BufferId,
+        q_row: usize,
         layer: KvLayerId,
         scores: Scores,
         batch: &Batch<'_>,
@@ -134,7 +142,7 @@ impl ScalarProgram {
         let head_len = cache.head_len;
         let position = batch.positions[row];
         let pages = batch.page_tables[batch.sequences[row] as usize];
-        let (high, low, scales) = self.buffers.planes(q).row(row);
+        let (high, low, scales) = self.buffers.planes(q).row(q_row);
         let heads_per_kv_head = scales.len() / cache.heads;
         for (head, y) in y.chunks_exact_mut(head_len).enumerate() {
             let at = head * head_len..(head + 1) * head_len;

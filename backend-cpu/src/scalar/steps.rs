@@ -3,7 +3,9 @@
 
 use unisonic_core::format::blocks::{DecodedRow, decode_row};
 use unisonic_core::numerics::{a16, activation, embedding, norm};
-use unisonic_core::plan::{Activation, Batch, BufferId, BufferKind, LoadedWeight, Op, Rows, WeightId};
+use unisonic_core::plan::{
+    Activation, Batch, BufferId, BufferKind, HeadNorm, LoadedWeight, Op, Rows, WeightId,
+};
 
 use super::attention::Scores;
 use super::program::ScalarProgram;
@@ -24,13 +26,19 @@ impl Results {
 impl ScalarProgram {
     /// Runs one step; returns the rows of its result that broke the range contract.
     pub(super) fn step(&mut self, op: &Op, batch: &Batch<'_>) -> Vec<usize> {
-        let rows = match self.plan.rows_of(op) {
+        let kind = self.plan.rows_of(op);
+        let rows = match kind {
             Rows::All => batch.rows(),
             Rows::Outputs => batch.outputs.len(),
         };
+        // Row of the batch behind a row of the result: its token, position and sequence.
+        let source = |row: usize| match kind {
+            Rows::All => row,
+            Rows::Outputs => batch.outputs[row] as usize,
+        };
         match *op {
             Op::Embed { table, scale, out } => self.write_rows(Results::f32(out), rows, |program, row, y| {
-                program.embedding_row(table, batch.tokens[row], y);
+                program.embedding_row(table, batch.tokens[source(row)], y);
                 if let Some(scale) = scale {
                     y.iter_mut().for_each(|y| *y *= scale);
                 }
@@ -56,12 +64,31 @@ impl ScalarProgram {
             Op::Linear { x, weight, bias, add, out, head } => {
                 self.linear(super::linear::Linear { x, weight, bias, add, head }, out, rows)
             }
-            Op::PrepareQuery { q, norm, rope, out } => self.prepare_query(q, norm, rope, out, rows),
+            Op::HeadNorm { x, norm: HeadNorm { weight, eps }, out } => {
+                self.write_rows(Results::f32(out), rows, |program, row, y| {
+                    let weight = program.vector(weight);
+                    let heads = program.buffers.f32(x).row(row).chunks_exact(weight.len());
+                    let mut in_range = true;
+                    for (head, y) in heads.zip(y.chunks_exact_mut(weight.len())) {
+                        in_range &= norm::rms_norm(head, weight, eps, y);
+                    }
+                    in_range
+                })
+            }
+            Op::Rope { x, rope, head_len, out } => {
+                self.write_rows(Results::f32(out), rows, |program, row, y| {
+                    y.copy_from_slice(program.buffers.f32(x).row(row));
+                    y.chunks_exact_mut(head_len as usize)
+                        .for_each(|head| program.rotate(rope, source(row), head));
+                    true
+                })
+            }
+            Op::PrepareQuery { q, norm, rope, out } => self.prepare_query(q, norm, rope, out, rows, &source),
             Op::WriteKv { k, v, norm, rope, layer } => self.write_kv(k, v, norm, rope, layer, batch),
             Op::Attention { q, layer, kappa, window, soft_cap, out } => {
                 let scores = Scores { kappa, window, soft_cap };
                 self.write_rows(Results::f32(out), rows, |program, row, y| {
-                    program.attend(q, layer, scores, batch, row, y);
+                    program.attend(q, row, layer, scores, batch, source(row), y);
                     true
                 })
             }

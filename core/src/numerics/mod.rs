@@ -32,6 +32,7 @@ pub mod fwht;
 pub mod integer;
 pub mod kv;
 pub mod linear;
+pub mod log_sum_exp;
 pub mod merge;
 pub mod moe;
 pub mod norm;

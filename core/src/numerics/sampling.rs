@@ -25,6 +25,12 @@ pub fn greedy(z: &[f32], kept: &[u32]) -> Option<u32> {
     argmax(kept, |id| z[id as usize])
 }
 
+/// [`greedy`] over all ids. None for no logit.
+pub fn most_likely(z: &[f32]) -> Option<u32> {
+    let best = (0..z.len()).reduce(|best, id| if ord(z[id]) > ord(z[best]) { id } else { best });
+    best.map(|id| id as u32)
+}
+
 /// Temperature of a draw; 0 is greedy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Temperature {

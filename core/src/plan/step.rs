@@ -93,7 +93,7 @@ pub enum Op {
         /// F32, heads side by side.
         x: BufferId,
         /// Position table.
-        rope: RopeRef,
+        rope: RopeTableId,
         /// Values a head.
         head_len: u32,
         /// F32.
@@ -187,6 +187,8 @@ impl Op {
             Op::Embed { out, .. }
             | Op::Quantize { out, .. }
             | Op::Linear { out, .. }
+            | Op::HeadNorm { out, .. }
+            | Op::Rope { out, .. }
             | Op::PrepareQuery { out, .. }
             | Op::Attention { out, .. }
             | Op::Add { out, .. }

@@ -188,13 +188,22 @@ pub fn load_weight(source: &dyn WeightSource, weight: &Weight) -> Result<LoadedW
     let expected = u64::from(weight.rows) * row_len_bytes as u64;
     if bytes.len() as u64 != expected {
         let Weight { rows, cols, .. } = *weight;
-        return Err(WeightError::Length { tensor: weight.tensor.clone(), found: bytes.len(), expected, rows, cols });
+        return Err(WeightError::Length {
+            tensor: weight.tensor.clone(),
+            found: bytes.len(),
+            expected,
+            rows,
+            cols,
+        });
     }
     match weight.encoding {
         Encoding::Block(format) => {
             for (row, bytes) in bytes.chunks_exact(row_len_bytes).enumerate() {
-                check_row(format, bytes)
-                    .map_err(|block| WeightError::Block { tensor: weight.tensor.clone(), row, block })?;
+                check_row(format, bytes).map_err(|block| WeightError::Block {
+                    tensor: weight.tensor.clone(),
+                    row,
+                    block,
+                })?;
             }
             Ok(LoadedWeight::Blocks { format, bytes })
         }

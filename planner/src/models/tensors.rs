@@ -102,7 +102,7 @@ fn file_shape(info: &TensorInfo) -> (u64, u64) {
 
 /// Vectors stay f32; float matrices become W16, whatever their size (docs/numerics.md "Linear layer").
 fn encoding(info: &TensorInfo, shape: Shape) -> Result<Encoding, PlanError> {
-    let encoding = match (shape, float_source(info.ty), block_format(info.ty)) {
+    let encoding = match (shape, float_source(info.ty), BlockFormat::from_ggml(info.ty)) {
         (Shape::Vector(_), Some(source), _) => Some(Encoding::F32(source)),
         (Shape::Matrix { .. }, Some(source), _) => Some(Encoding::W16(source)),
         (Shape::Matrix { .. }, None, Some(format)) => Some(Encoding::Block(format)),
@@ -117,7 +117,8 @@ fn encoding(info: &TensorInfo, shape: Shape) -> Result<Encoding, PlanError> {
 
 fn supported(shape: Shape) -> String {
     let usable = |ty: &&GgmlType| {
-        float_source(**ty).is_some() || matches!(shape, Shape::Matrix { .. }) && block_format(**ty).is_some()
+        float_source(**ty).is_some()
+            || matches!(shape, Shape::Matrix { .. }) && BlockFormat::from_ggml(**ty).is_some()
     };
     GgmlType::ALL.iter().filter(usable).map(|ty| ty.name()).collect::<Vec<_>>().join(", ")
 }
@@ -129,25 +130,4 @@ fn float_source(ty: GgmlType) -> Option<FloatSource> {
         GgmlType::BF16 => Some(FloatSource::BF16),
         _ => None,
     }
-}
-
-fn block_format(ty: GgmlType) -> Option<BlockFormat> {
-    Some(match ty {
-        GgmlType::Q4_0 => BlockFormat::Q4_0,
-        GgmlType::Q4_1 => BlockFormat::Q4_1,
-        GgmlType::Q5_0 => BlockFormat::Q5_0,
-        GgmlType::Q5_1 => BlockFormat::Q5_1,
-        GgmlType::Q8_0 => BlockFormat::Q8_0,
-        GgmlType::Q2_K => BlockFormat::Q2_K,
-        GgmlType::Q3_K => BlockFormat::Q3_K,
-        GgmlType::Q4_K => BlockFormat::Q4_K,
-        GgmlType::Q5_K => BlockFormat::Q5_K,
-        GgmlType::Q6_K => BlockFormat::Q6_K,
-        GgmlType::IQ4_NL => BlockFormat::IQ4_NL,
-        GgmlType::IQ4_XS => BlockFormat::IQ4_XS,
-        GgmlType::MXFP4 => BlockFormat::MXFP4,
-        GgmlType::TQ1_0 => BlockFormat::TQ1_0,
-        GgmlType::TQ2_0 => BlockFormat::TQ2_0,
-        _ => return None,
-    })
 }

@@ -38,3 +38,38 @@ pub fn expand_floats(source: FloatSource, bytes: &[u8], out: &mut Vec<f32>) {
         FloatSource::BF16 => out.extend(halves.map(bf16_to_f32)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against the definition, for every pattern: (-1)^s * 2^(e-25) * (1024 + f), and 2^-24 * f for subnormals.
+    #[test]
+    fn every_f16_is_exact() {
+        for half in 0..=u16::MAX {
+            let (exponent, fraction) = (i32::from(half >> 10) & 31, f64::from(half & 1023));
+            let found = f16_to_f32(half);
+            assert_eq!(found.is_sign_negative(), half >> 15 == 1, "{half:04x}");
+            let magnitude = match exponent {
+                31 => {
+                    assert_eq!((found.is_infinite(), found.is_nan()), (fraction == 0.0, fraction != 0.0));
+                    continue;
+                }
+                0 => libm::scalbn(fraction, -24),
+                _ => libm::scalbn(1024.0 + fraction, exponent - 25),
+            };
+            assert_eq!(f64::from(found).abs(), magnitude, "{half:04x}");
+        }
+    }
+
+    #[test]
+    fn floats_expand_from_little_endian() {
+        let mut out = vec![9.0];
+        expand_floats(FloatSource::F32, &[0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0], &mut out);
+        assert_eq!(out, [1.0, -2.0]);
+        expand_floats(FloatSource::F16, &[0x00, 0x3C, 0x01, 0x80], &mut out);
+        assert_eq!(out, [1.0, -f32::from_bits(103 << 23)]);
+        expand_floats(FloatSource::BF16, &[0x80, 0x3F, 0x01, 0x80], &mut out);
+        assert_eq!(out.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [0x3F80_0000, 0x8001_0000]);
+    }
+}

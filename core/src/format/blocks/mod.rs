@@ -137,3 +137,42 @@ impl std::fmt::Display for BlockFormat {
         f.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_tensor_types() {
+        for format in BlockFormat::ALL {
+            assert_eq!(BlockFormat::from_ggml(format.ggml_type()), Some(format));
+            assert_eq!(format!("{format:?}"), format.name());
+            let elems = if format.scale_layout() == ScaleLayout::Block32 { 32 } else { 256 };
+            assert_eq!(format.elems(), elems, "{format}");
+        }
+        for ty in [GgmlType::F32, GgmlType::F16, GgmlType::Q8_1, GgmlType::Q8_K, GgmlType::IQ2_XS] {
+            assert_eq!(BlockFormat::from_ggml(ty), None);
+        }
+    }
+
+    /// A row is filled anew each time, whatever it held before.
+    #[test]
+    fn rows_are_reused() {
+        let mut reused = DecodedRow::new();
+        decode_row(BlockFormat::Q4_K, &[0x5A; 2 * 144], &mut reused);
+        for format in BlockFormat::ALL {
+            let bytes = vec![0x2B; format.len_bytes()];
+            decode_row(format, &bytes, &mut reused);
+            let mut fresh = DecodedRow::new();
+            decode_row(format, &bytes, &mut fresh);
+            assert_eq!(format!("{reused:?}"), format!("{fresh:?}"));
+            assert_eq!(reused.q.len(), format.elems());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a Q8_0 row is whole blocks of 34 bytes, not 33 bytes")]
+    fn part_of_a_block_is_a_bug() {
+        decode_row(BlockFormat::Q8_0, &[0; 33], &mut DecodedRow::new());
+    }
+}
