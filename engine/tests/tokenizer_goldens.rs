@@ -1,0 +1,127 @@
+//! Token ids against those of llama.cpp, over the vocabularies of real models.
+//!
+//! The models are looked for in `models/` at the repository root, or in the directory that `UNISONIC_MODELS` names; a
+//! model that is not there is skipped, with a line that says so.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::Value;
+use unisonic_core::format::GgufFile;
+use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn model(file: &str) -> Option<PathBuf> {
+    let dir = std::env::var_os("UNISONIC_MODELS").map_or_else(|| root().join("models"), PathBuf::from);
+    let path = dir.join(file);
+    if !path.exists() {
+        eprintln!("skipped: {} is not there (`make run` fetches the default model)", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+fn load(path: &Path) -> Tokenizer {
+    let file = GgufFile::open(path).expect("model opens");
+    let start = Instant::now();
+    let tokenizer = Tokenizer::from_metadata(file.metadata()).expect("tokenizer loads");
+    eprintln!("{}: {} tokens loaded in {:?}", path.display(), tokenizer.vocab_len(), start.elapsed());
+    tokenizer
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    let ids = value.as_array().expect("an array of ids");
+    ids.iter().map(|id| id.as_u64().expect("an id") as u32).collect()
+}
+
+fn check(model_path: &Path, golden_path: &Path) {
+    let tokenizer = load(model_path);
+    let golden: Value =
+        serde_json::from_str(&std::fs::read_to_string(golden_path).expect("golden")).expect("golden is JSON");
+    let prompt = |text: &str| tokenizer.encode_prompt(text, Specials::Parse).expect("encodes");
+
+    let cases = golden["tokenize"].as_array().expect("cases");
+    assert!(!cases.is_empty());
+    for case in cases {
+        let text = case["text"].as_str().expect("text");
+        let encode = |specials| tokenizer.encode(text, specials).expect("encodes");
+        assert_eq!(encode(Specials::Parse), ids(&case["ids_special_parsed"]), "special tokens parsed: {text:?}");
+        assert_eq!(encode(Specials::Literal), ids(&case["ids_plain"]), "plain: {text:?}");
+        assert_eq!(prompt(text), ids(&case["ids_add_special"]), "prompt: {text:?}");
+        assert_eq!(tokenizer.decode(&encode(Specials::Parse), ControlTokens::Show), text);
+    }
+    for run in golden["runs"].as_array().expect("runs") {
+        let text = run["prompt"].as_str().expect("prompt");
+        assert_eq!(prompt(text), ids(&run["prompt_ids"]), "prompt of run {}", run["name"]);
+        let output = ids(&run["output_ids"]);
+        let expected = run["output_text"].as_str().expect("output_text");
+        assert_eq!(tokenizer.decode(&output, ControlTokens::Show), expected);
+        let mut stream = Detokenizer::new(&tokenizer, ControlTokens::Show);
+        let pieces: String = output.iter().map(|&id| stream.push(id)).collect();
+        assert_eq!(pieces + &stream.finish(), expected);
+        let stops: Vec<bool> = output.iter().map(|&id| tokenizer.is_stop(id)).collect();
+        let (last, before) = stops.split_last().expect("output");
+        assert!(!before.contains(&true));
+        assert_eq!(*last, run["stop"] == "eog");
+    }
+    let text = std::fs::read_to_string(golden_path.with_file_name("golden_eval.txt")).expect("text");
+    let expected = ids(&golden["nll"]["ids"]);
+    assert_eq!(prompt(&text).get(..expected.len()), Some(expected.as_slice()));
+}
+
+fn check_named(model_file: &str, goldens: [&str; 2]) {
+    let Some(path) = model(model_file) else { return };
+    for golden in goldens {
+        check(&path, &root().join("tests/data/goldens").join(golden));
+    }
+}
+
+#[test]
+fn smollm2() {
+    let goldens = ["smollm2-135m-f32deq.json", "smollm2-135m-instruct-q4_1.json"];
+    check_named("smollm2-135m-instruct-q4_1.gguf", goldens);
+}
+
+#[test]
+fn gemma3() {
+    check_named("gemma3-270m-q4_k_m.gguf", ["gemma3-270m-f32deq.json", "gemma3-270m-q4_k_m.json"]);
+}
+
+#[test]
+fn qwen2() {
+    let goldens = ["qwen2.5-coder-0.5b-f32deq.json", "qwen2.5-coder-0.5b-instruct-q4_k_m.json"];
+    check_named("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", goldens);
+}
+
+/// One run of a character must cost time in proportion to its length; a quadratic tokenizer takes minutes.
+fn check_long_runs(model_file: &str) {
+    let Some(path) = model(model_file) else { return };
+    let tokenizer = load(&path);
+    for unit in ["Z", " ", "\n", ".", "\t", "你", "1", " \n", "<", "🙂", "<|im_end|>"] {
+        let text = unit.repeat(131_072);
+        let start = Instant::now();
+        let ids = tokenizer.encode(&text, Specials::Parse).expect("encodes");
+        let taken = start.elapsed();
+        eprintln!("131072 × {unit:?}: {} tokens in {taken:?}", ids.len());
+        assert!(taken.as_secs() < 20, "131072 × {unit:?} took {taken:?}");
+        assert_eq!(tokenizer.decode(&ids, ControlTokens::Show), text);
+    }
+}
+
+#[test]
+fn long_runs_smollm2() {
+    check_long_runs("smollm2-135m-instruct-q4_1.gguf");
+}
+
+#[test]
+fn long_runs_gemma3() {
+    check_long_runs("gemma3-270m-q4_k_m.gguf");
+}
+
+#[test]
+fn long_runs_qwen2() {
+    check_long_runs("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf");
+}
