@@ -59,11 +59,16 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> 
     Ok(engine)
 }
 
-/// The planner's switches from `--pass`: the last word on a pass counts.
+/// The planner's switches from `--pass`; the last word on a pass counts. The planner checks the names of those that are
+/// off, and there is no reason to name others.
 fn plan_options(args: &LoadArgs) -> PlanOptions<'static> {
-    let switched_off = |name: &str| args.passes.iter().rfind(|(other, _)| other == name).is_some_and(|(_, on)| !on);
-    let mut passes_off: Vec<String> = args.passes.iter().map(|(name, _)| name.clone()).collect();
-    passes_off.retain(|name| switched_off(name));
+    let mut passes_off = Vec::new();
+    for (name, on) in &args.passes {
+        passes_off.retain(|other| other != name);
+        if !on {
+            passes_off.push(name.clone());
+        }
+    }
     PlanOptions { passes_off, ..PlanOptions::default() }
 }
 
@@ -85,7 +90,9 @@ fn dump_ir(file: &GgufFile, options: &PlanOptions<'_>, folder: &Path) -> anyhow:
 /// Refuses ids that the model does not have, before anything is loaded.
 pub fn check_ids(ids: &[u32], vocab_len: u32) -> anyhow::Result<()> {
     match ids.iter().find(|&&id| id >= vocab_len) {
-        Some(id) => bail!("token id {id}, but the vocabulary has {vocab_len} tokens (0 to {})", vocab_len - 1),
+        Some(id) => {
+            bail!("token id {id}, but the vocabulary has {vocab_len} tokens (0 to {})", vocab_len - 1)
+        }
         None => Ok(()),
     }
 }

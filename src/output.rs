@@ -44,7 +44,8 @@ pub fn progress_bar(what: &str, total: u64) -> ProgressBar {
 
 /// A sign of life on stderr for work of unknown length; invisible unless stderr is a terminal.
 pub fn spinner(what: &str) -> ProgressBar {
-    let bar = visible(ProgressBar::new_spinner(), ProgressStyle::with_template("{spinner} {msg} {elapsed}"), what);
+    let bar =
+        visible(ProgressBar::new_spinner(), ProgressStyle::with_template("{spinner} {msg} {elapsed}"), what);
     if !bar.is_hidden() {
         bar.enable_steady_tick(std::time::Duration::from_millis(200));
     }

@@ -95,8 +95,7 @@ fn a_prompt_comes_from_stdin_or_a_file_byte_for_byte() {
     let right = run_json(&["Hello\n"]);
     assert_eq!(right["prompt_tokens"], 7);
     assert_eq!(run_json(&["--prompt-file", path.to_str().unwrap()]), right);
-    let stdout =
-        succeeded(with_stdin(&["run", "--json", "--max-tokens", "8", &model(), "-"], "Hello\n"));
+    let stdout = succeeded(with_stdin(&["run", "--json", "--max-tokens", "8", &model(), "-"], "Hello\n"));
     assert_eq!(last_line_json(&stdout), right);
 }
 
@@ -119,7 +118,8 @@ fn text_is_streamed_to_stdout_and_figures_to_stderr() {
 fn a_chat_message_is_never_parsed() {
     let folder = tempfile::tempdir().unwrap();
     let template = folder.path().join("template.jinja");
-    std::fs::write(&template, "{% for m in messages %}<s>{{ m.role }}:{{ m.content }}</s>{% endfor %}").unwrap();
+    std::fs::write(&template, "{% for m in messages %}<s>{{ m.role }}:{{ m.content }}</s>{% endfor %}")
+        .unwrap();
     let chat = |message: &str| {
         run_json(&["--chat", "--chat-template", template.to_str().unwrap(), message])["prompt_tokens"].clone()
     };

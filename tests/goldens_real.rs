@@ -79,7 +79,11 @@ fn check(model: &Path, golden: &str, limits: &Limits) {
     report.at_most("logprob mean", mean(&logprob_differences), limits.logprob_mean);
     report.at_most("mean NLL", (found.mean_nll - nll.mean_nll).abs(), limits.mean_nll);
     let disagreement = found.argmax.iter().zip(&nll.argmax).filter(|(a, b)| a != b).count();
-    report.at_most("argmax of the text wrong", disagreement as f64, (nll.ids.len() - MIN_ARGMAX_AGREEMENT) as f64);
+    report.at_most(
+        "argmax of the text wrong",
+        disagreement as f64,
+        (nll.ids.len() - MIN_ARGMAX_AGREEMENT) as f64,
+    );
 
     assert!(report.failures.is_empty(), "{golden}:\n{}", report.failures.join("\n"));
 }

@@ -59,7 +59,10 @@ fn check_with(model: &Path, name: &str, right: &Golden, exact_v: bool, limit: f6
     assert!(compared >= greedy.len() / 3, "{name}: only {compared} of {} margins are clear", greedy.len());
     for (i, &token) in right.ids("argmax_each_pos").iter().enumerate() {
         let behind = f64::from(rows[i][argmax(&rows[i])]) - f64::from(rows[i][token as usize]);
-        assert!(behind <= clear, "{name}, {profile}, position {i}: token {token} is {behind} behind the largest");
+        assert!(
+            behind <= clear,
+            "{name}, {profile}, position {i}: token {token} is {behind} behind the largest"
+        );
     }
 }
 

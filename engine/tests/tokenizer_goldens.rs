@@ -48,7 +48,11 @@ fn check(model_path: &Path, golden_path: &Path) {
     for case in cases {
         let text = case["text"].as_str().expect("text");
         let encode = |specials| tokenizer.encode(text, specials).expect("encodes");
-        assert_eq!(encode(Specials::Parse), ids(&case["ids_special_parsed"]), "special tokens parsed: {text:?}");
+        assert_eq!(
+            encode(Specials::Parse),
+            ids(&case["ids_special_parsed"]),
+            "special tokens parsed: {text:?}"
+        );
         assert_eq!(encode(Specials::Literal), ids(&case["ids_plain"]), "plain: {text:?}");
         assert_eq!(prompt(text), ids(&case["ids_add_special"]), "prompt: {text:?}");
         assert_eq!(tokenizer.decode(&encode(Specials::Parse), ControlTokens::Show), text);

@@ -10,7 +10,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use sha2::{Digest, Sha256};
 use unisonic_core::format::GgufFile;
-use unisonic_engine::chat::{ChatTemplate, Message};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
 
@@ -146,7 +145,7 @@ fn answer(
     let started = Instant::now();
     let mut first_token = None;
     let waiting = spinner(&format!("reading {} tokens of prompt", prompt.len()));
-    let mut emit = |piece: &str, text: &mut String| -> anyhow::Result<()> {
+    let emit = |piece: &str, text: &mut String| -> anyhow::Result<()> {
         text.push_str(piece);
         if args.json || piece.is_empty() { Ok(()) } else { write_stdout(piece) }
     };
@@ -226,8 +225,7 @@ fn chat_ids(
     tokenizer: &Tokenizer,
 ) -> anyhow::Result<Vec<u32>> {
     let _ = (args, text, file, tokenizer);
-    let _ = std::any::type_name::<(ChatTemplate, Message)>();
-    Ok(Vec::new())
+    bail!("no chat template")
 }
 
 /// The closing line on stderr.

@@ -75,7 +75,9 @@ fn encode(tokenizer: &Tokenizer, text: &str, args: &TokenizeArgs) -> anyhow::Res
         let tokens: Vec<&str> = ids.iter().map(|&id| tokenizer.token_text(id).unwrap_or_default()).collect();
         return write_json(&serde_json::json!({ "ids": ids, "tokens": tokens }));
     }
-    let lines: String =
-        ids.iter().map(|&id| format!("{id:>8}  {}\n", tokenizer.token_text(id).unwrap_or_default())).collect();
+    let lines: String = ids
+        .iter()
+        .map(|&id| format!("{id:>8}  {}\n", tokenizer.token_text(id).unwrap_or_default()))
+        .collect();
     write_stdout(&lines)
 }

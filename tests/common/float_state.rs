@@ -46,7 +46,9 @@ mod x86_64 {
         // SAFETY: LDMXCSR reads four bytes from a live u32. Only bits read before, FTZ and DAZ are set: reserved bits,
         // which would fault, stay clear. Between this and the restoring call the code that runs uses no float whose
         // subnormal treatment the compiler relies on beyond what the test is about.
-        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const state, options(nostack, preserves_flags, readonly)) };
+        unsafe {
+            asm!("ldmxcsr [{}]", in(reg) &raw const state, options(nostack, preserves_flags, readonly))
+        };
     }
 }
 

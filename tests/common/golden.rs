@@ -11,7 +11,8 @@ impl Golden {
     /// Reads `tests/data/goldens/<path>`.
     pub fn read(path: &str) -> Self {
         let path = super::root("tests/data/goldens").join(Path::new(path));
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Self(serde_json::from_str(&text).unwrap())
     }
 

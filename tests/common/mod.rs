@@ -70,8 +70,7 @@ pub fn fixture(name: &str) -> Option<PathBuf> {
 
 /// SmolLM2-135M-Instruct Q4_1 of `make model`; from tier `tier_needed` on.
 pub fn smollm2(tier_needed: Tier, what: &str) -> Option<PathBuf> {
-    runs_in(tier_needed, what)
-        .then(|| existing(root("models/smollm2-135m-instruct-q4_1.gguf"), "make model"))
+    runs_in(tier_needed, what).then(|| existing(root("models/smollm2-135m-instruct-q4_1.gguf"), "make model"))
 }
 
 /// A file that the tier needs.
