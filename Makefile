@@ -4,7 +4,8 @@ MODEL ?= models/smollm2-135m-instruct-q4_1.gguf
 PROMPT ?= What is the capital of France?
 MAX_TOKENS ?= 128
 
-# The recipes read these from the environment, so that quotes in a prompt stay as they are.
+# The recipe reads these from the environment, and make does not expand them, so that quotes and dollars in a prompt stay.
+override PROMPT := $(value PROMPT)
 export MODEL PROMPT MAX_TOKENS
 
 CARGO_TEST = cargo test --workspace --locked

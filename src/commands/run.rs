@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use sha2::{Digest, Sha256};
 use unisonic_core::format::GgufFile;
+use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
 
@@ -224,8 +225,19 @@ fn chat_ids(
     file: &GgufFile,
     tokenizer: &Tokenizer,
 ) -> anyhow::Result<Vec<u32>> {
-    let _ = (args, text, file, tokenizer);
-    bail!("no chat template")
+    let template = match &args.chat_template {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(anyhow::Error::new)
+            .and_then(|source| Ok(ChatTemplate::new(source)?))
+            .with_context(|| format!("cannot use the chat template {}", path.display()))?,
+        None => ChatTemplate::from_metadata(file.metadata(), None)?,
+    };
+    let system = args.system.iter().map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
+    let options = ChatOptions { date: args.date.clone(), ..ChatOptions::default() };
+    let rendered = template.render(tokenizer, &messages, &options)?;
+    tracing::debug!(prompt = rendered.text(), "rendered chat");
+    Ok(encode_chat(tokenizer, &rendered)?)
 }
 
 /// The closing line on stderr.
