@@ -1,6 +1,6 @@
 //! The foundation of Unisonic: what a GGUF file holds, what every operation means, and what a device is asked to do.
 //!
-//! - [`format`]: GGUF containers and quantised blocks, as exact integers.
+//! - [`mod@format`]: GGUF containers and quantised blocks, as exact integers.
 //! - [`numerics`]: the arithmetic of profile u1, a scalar and readable specification. Every backend reproduces it
 //!   bit for bit.
 //! - [`plan`]: the work of a model as plain data (buffers, weights, steps) and the [`plan::Device`] trait that runs it.

@@ -6,7 +6,9 @@ use unisonic_core::numerics::activation::{gelu, soft_cap};
 use unisonic_core::numerics::elementary::{
     exp, exp2, exp2_pair, log, log1m, recip, rsqrt, scale_exponent, sigmoid,
 };
-use unisonic_core::numerics::float::{i2f, pow2};
+use unisonic_core::numerics::embedding::embedding_scale;
+use unisonic_core::numerics::float::{i2f, ord, pow2};
+use unisonic_core::numerics::probability::{log_probability, log_sum_exp};
 
 /// Every `step`-th float from `start` to `end`, positive, inclusive of `start`.
 fn floats(start: f32, end: f32, step: usize) -> impl Iterator<Item = f32> {
@@ -53,6 +55,7 @@ fn exp2_is_within_1_9e_7_relative() {
 
 /// P of the pair in [0.7071, 1.4143], the pair exact as a product, n the nearest integer.
 #[test]
+#[expect(clippy::approx_constant, reason = "a bound, not a constant")]
 fn exp2_pair_keeps_its_range() {
     let small = floats(pow2(-149), pow2(20), 97).flat_map(both_signs);
     let dense = floats(0.25, 4.0, 1).flat_map(both_signs);
@@ -131,6 +134,35 @@ fn gelu_is_its_tanh_form() {
         let inner = libm::sqrt(2.0 / std::f64::consts::PI) * (wide + 0.044_715 * wide * wide * wide);
         let reference = 0.5 * wide * (1.0 + libm::tanh(inner));
         assert!((f64::from(gelu(x)) - reference).abs() < 4e-7 * (1.0 + wide.abs()), "x = {x}");
+    }
+}
+
+#[test]
+fn log_sum_exp_is_close_to_f64() {
+    for (n, scale) in [(1, 3.0), (2, 0.0), (1000, 0.01), (49_152, 0.02), (300, 5.0)] {
+        let z: Vec<f32> = (0..n).map(|i| ((i * 7919) % 1000) as f32 * scale).collect();
+        let largest = f64::from(z.iter().copied().max_by_key(|&z| ord(z)).unwrap());
+        let sum: f64 = z.iter().map(|&z| libm::exp(f64::from(z) - largest)).sum();
+        let reference = largest + libm::log(sum);
+        let found = log_sum_exp(&z).unwrap();
+        assert!(
+            (f64::from(found) - reference).abs() < 1e-6 * (1.0 + reference.abs()),
+            "{found}, {reference}"
+        );
+        assert_eq!(log_probability(&z, 0).unwrap().to_bits(), (z[0] - found).to_bits());
+    }
+    assert_eq!(log_sum_exp(&[]), None);
+    assert_eq!(log_probability(&[1.0], 1), None);
+}
+
+/// No float is nearer to the root: n lies between the squares of the middles to both neighbours.
+#[test]
+fn embedding_scale_is_rounded_once() {
+    for n in (1..20_000).chain([65_536, 1 << 20, (1 << 24) - 1]) {
+        let root = embedding_scale(n);
+        let middle = |other: u32| (f64::from(root) + f64::from(f32::from_bits(other))) / 2.0;
+        let (low, high) = (middle(root.to_bits() - 1), middle(root.to_bits() + 1));
+        assert!(low * low <= f64::from(n) && f64::from(n) <= high * high, "sqrt({n}) = {root}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Teacher-forced scoring: how probable a model finds a given text.
 
-use unisonic_core::numerics::log_sum_exp::log_sum_exp;
+use unisonic_core::numerics::probability::log_probability;
 use unisonic_core::numerics::sampling::most_likely;
 
 use crate::{Engine, EngineError};
@@ -16,7 +16,8 @@ pub struct Score {
     pub argmax: u32,
 }
 
-/// Scores `ids[1..]`, each given all before it: `logprob = logit - log_sum_exp(logits)`. Runs in a session of its own;
+/// Scores `ids[1..]`, each given all before it: `logprob = logit - log_sum_exp(logits)`, -inf for an id outside the
+/// vocabulary. Runs in a session of its own;
 /// `progress(tokens done)` is called as it goes on.
 pub fn score(
     engine: &mut Engine,
@@ -28,7 +29,7 @@ pub fn score(
     let mut session = engine.session();
     engine.extend(&mut session, context, 0, &mut |index, logits| {
         let token = ids[index + 1];
-        let logprob = logits.get(token as usize).map_or(f32::NEG_INFINITY, |z| z - log_sum_exp(logits));
+        let logprob = log_probability(logits, token).unwrap_or(f32::NEG_INFINITY);
         scores.push(Score { token, logprob, argmax: most_likely(logits).unwrap_or_default() });
         progress(index + 1);
     })?;

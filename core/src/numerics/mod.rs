@@ -18,7 +18,8 @@
 //!
 //! [`float`] and [`elementary`] are the alphabet. Then follow a row through a layer: [`embedding`], [`norm`],
 //! [`a16`] (quantise an activation), [`linear`] (blocks) and [`w16`] (float matrices), [`rope`], [`kv`],
-//! [`attention`], [`activation`], [`moe`]; at the end [`sampling`].
+//! [`attention`], [`activation`], [`moe`]; at the end [`sampling`] and
+//! [`probability`]. [`exact_v`] is a diagnostic and not part of u1.
 
 pub mod a16;
 pub mod activation;
@@ -32,12 +33,12 @@ pub mod fwht;
 pub mod integer;
 pub mod kv;
 pub mod linear;
-pub mod log_sum_exp;
 pub mod merge;
 pub mod moe;
 pub mod norm;
 pub mod penalties;
 pub mod philox;
+pub mod probability;
 pub mod range;
 pub mod rope;
 pub mod sampling;

@@ -226,6 +226,7 @@ pub fn elementwise(row: u64) -> u64 {
     rotate(RopeStyle::Interleaved, &mut rotated[..8], &cosines, &sines);
     digest.floats(&rotated);
     let z: Vec<f32> = (0..8).map(|e| router_dot(&gate, &any(&mut Random::new(row, 7 + e), 32))).collect();
+    digest.floats(&z);
     for denominator in [Denominator::Chosen, Denominator::All] {
         digest.floats(&route(&z, 3, denominator, None).weights);
     }
