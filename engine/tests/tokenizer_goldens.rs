@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use unisonic_core::format::GgufFile;
+use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 
 fn root() -> PathBuf {
@@ -25,7 +26,10 @@ fn model(file: &str) -> Option<PathBuf> {
 }
 
 fn load(path: &Path) -> Tokenizer {
-    let file = GgufFile::open(path).expect("model opens");
+    load_file(&GgufFile::open(path).expect("model opens"), path)
+}
+
+fn load_file(file: &GgufFile, path: &Path) -> Tokenizer {
     let start = Instant::now();
     let tokenizer = Tokenizer::from_metadata(file.metadata()).expect("tokenizer loads");
     eprintln!("{}: {} tokens loaded in {:?}", path.display(), tokenizer.vocab_len(), start.elapsed());
@@ -38,7 +42,8 @@ fn ids(value: &Value) -> Vec<u32> {
 }
 
 fn check(model_path: &Path, golden_path: &Path) {
-    let tokenizer = load(model_path);
+    let file = GgufFile::open(model_path).expect("model opens");
+    let tokenizer = load_file(&file, model_path);
     let golden: Value =
         serde_json::from_str(&std::fs::read_to_string(golden_path).expect("golden")).expect("golden is JSON");
     let prompt = |text: &str| tokenizer.encode_prompt(text, Specials::Parse).expect("encodes");
@@ -60,6 +65,9 @@ fn check(model_path: &Path, golden_path: &Path) {
     for run in golden["runs"].as_array().expect("runs") {
         let text = run["prompt"].as_str().expect("prompt");
         assert_eq!(prompt(text), ids(&run["prompt_ids"]), "prompt of run {}", run["name"]);
+        if run["name"] == "chat" {
+            assert_eq!(chat_ids(&file, &tokenizer, text), ids(&run["prompt_ids"]));
+        }
         let output = ids(&run["output_ids"]);
         let expected = run["output_text"].as_str().expect("output_text");
         assert_eq!(tokenizer.decode(&output, ControlTokens::Show), expected);
@@ -74,6 +82,18 @@ fn check(model_path: &Path, golden_path: &Path) {
     let text = std::fs::read_to_string(golden_path.with_file_name("golden_eval.txt")).expect("text");
     let expected = ids(&golden["nll"]["ids"]);
     assert_eq!(prompt(&text).get(..expected.len()), Some(expected.as_slice()));
+}
+
+/// The conversation in a ChatML prompt, rendered again with the file's own template.
+fn chat_ids(file: &GgufFile, tokenizer: &Tokenizer, prompt: &str) -> Vec<u32> {
+    let turns =
+        prompt.split("<|im_start|>").filter_map(|turn| turn.strip_suffix("<|im_end|>\n")?.split_once('\n'));
+    let messages: Vec<Message> = turns.map(|(role, content)| Message::new(role, content)).collect();
+    assert!(!messages.is_empty());
+    let template = ChatTemplate::from_metadata(file.metadata(), None).expect("a template");
+    let rendered = template.render(tokenizer, &messages, &ChatOptions::default()).expect("renders");
+    assert_eq!(rendered.text(), prompt);
+    encode_chat(tokenizer, &rendered).expect("encodes")
 }
 
 fn check_named(model_file: &str, goldens: [&str; 2]) {

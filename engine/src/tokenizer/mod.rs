@@ -16,7 +16,7 @@ mod stops;
 mod vocabulary;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::borrow::Cow;
 
@@ -25,11 +25,12 @@ use unisonic_core::format::{Metadata, required};
 pub use detokenizer::Detokenizer;
 pub use error::TokenizerError;
 pub use specials::{Fragment, SpecialTokens, Specials};
-pub use vocabulary::{TokenKind, Vocabulary};
+pub use vocabulary::TokenKind;
 
 use byte_bpe::ByteBpe;
 use pretokenizer::Pre;
 use spm::Spm;
+use vocabulary::Vocabulary;
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";
@@ -48,7 +49,7 @@ pub enum ControlTokens {
 }
 
 enum Model {
-    ByteBpe(ByteBpe),
+    ByteBpe(Box<ByteBpe>),
     Spm(Spm),
 }
 
@@ -79,10 +80,10 @@ impl Tokenizer {
             "gpt2" => {
                 let pre = pre_from_metadata(metadata)?;
                 let bpe = ByteBpe::from_metadata(metadata, &vocabulary, pre)?;
-                (Model::ByteBpe(bpe), bos, eos, pre.add_bos)
+                (Model::ByteBpe(Box::new(bpe)), bos, eos, pre.add_bos)
             }
             "llama" => {
-                let usual = |id| (id < vocabulary.len()).then_some(id);
+                let usual = |id| (id < vocabulary.count()).then_some(id);
                 let unknown = token_id(metadata, "tokenizer.ggml.unknown_token_id", &vocabulary)?;
                 let spm = Spm::from_metadata(metadata, &vocabulary, unknown.or(usual(0)))?;
                 (Model::Spm(spm), bos.or(usual(1)), eos.or(usual(2)), true)
@@ -193,7 +194,7 @@ impl Tokenizer {
 
     /// Number of tokens.
     pub fn vocab_len(&self) -> u32 {
-        self.vocabulary.len()
+        self.vocabulary.count()
     }
 
     /// Text of a token as it stands in the file; for output see [`Self::token_bytes`].
@@ -239,8 +240,8 @@ fn token_id(
     vocabulary: &Vocabulary,
 ) -> Result<Option<u32>, TokenizerError> {
     match metadata.u32(key)? {
-        Some(id) if id >= vocabulary.len() => {
-            Err(TokenizerError::IdOutOfRange { key, id, last: vocabulary.len() - 1 })
+        Some(id) if id >= vocabulary.count() => {
+            Err(TokenizerError::IdOutOfRange { key, id, last: vocabulary.count() - 1 })
         }
         id => Ok(id),
     }

@@ -93,7 +93,7 @@ impl Pre {
 
 impl PreTokenizer {
     /// Cuts a text into words; put together they are the text.
-    pub fn words<'t>(self, text: &'t str) -> impl Iterator<Item = &'t str> {
+    pub fn words(self, text: &str) -> impl Iterator<Item = &str> {
         let mut rest = text;
         // For `Digits`: bytes up to the next number, which ends the text as far as look-ahead is concerned.
         let mut stretch_len = 0;

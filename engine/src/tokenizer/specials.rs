@@ -7,7 +7,8 @@
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-use super::{TokenKind, TokenizerError, Vocabulary};
+use super::vocabulary::Vocabulary;
+use super::{TokenKind, TokenizerError};
 
 /// Whether special tokens written in a text become those tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub struct SpecialTokens {
 
 impl SpecialTokens {
     /// Collects the control, unknown and user-defined tokens. Ties in length go to the lower id.
-    pub fn new(vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
+    pub(super) fn new(vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
         let is_special =
             |kind| matches!(kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined);
         let mut specials: Vec<Special> = vocabulary
@@ -100,6 +101,11 @@ impl SpecialTokens {
     /// Texts of the control and unknown tokens.
     pub fn control_texts(&self) -> impl Iterator<Item = &str> {
         self.specials.iter().filter(|s| s.is_control()).map(|s| s.text.as_str())
+    }
+
+    /// Texts of all special tokens.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.specials.iter().map(|s| s.text.as_str())
     }
 
     /// Indices into `specials`, ascending (so longest first), of those that occur in the text.

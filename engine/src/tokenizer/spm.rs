@@ -3,8 +3,8 @@
 //! This is llama.cpp's `llm_tokenizer_spm`, which the models' files are made for: start with characters; as long as
 //! two neighbours put together are a token, merge the pair whose token has the highest score, the leftmost on a tie;
 //! what is then no token is written as bytes `<0xXX>`. The `tokenizers` crate's BPE cannot stand in for it: it ranks
-//! pairs by a list of merge rules, which these files do not have, which would have to be rebuilt from all splits of
-//! 262144 tokens, and which cannot rank two pairs equal. See docs/decisions/0002-spm-merging.md.
+//! pairs by a list of merge rules, which these files do not have, which would have to be rebuilt from half a million
+//! splits, and in which no two pairs rank equal. See docs/decisions/0002-spm-merging.md.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,7 +31,7 @@ impl Spm {
         vocabulary: &Vocabulary,
         unknown: Option<u32>,
     ) -> Result<Self, TokenizerError> {
-        let expected = vocabulary.len() as usize;
+        let expected = vocabulary.count() as usize;
         let order = match metadata.get(SCORES) {
             None => vec![0; expected],
             Some(Value::I32s(scores)) => scores.clone(),

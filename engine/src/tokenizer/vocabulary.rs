@@ -43,7 +43,7 @@ impl TokenKind {
     }
 }
 
-/// Texts and kinds by id, ids by text. Ids are `0..len`.
+/// Texts and kinds by id, ids by text. Ids are `0..count`.
 pub struct Vocabulary {
     tokens: Strings,
     kinds: Vec<TokenKind>,
@@ -98,7 +98,7 @@ impl Vocabulary {
     }
 
     /// Number of tokens.
-    pub fn len(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.kinds.len() as u32
     }
 
