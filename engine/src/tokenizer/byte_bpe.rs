@@ -27,7 +27,8 @@ pub struct ByteBpe {
 
 impl ByteBpe {
     /// Reads `tokenizer.ggml.merges`: rule `i` says that two adjacent tokens make a third, with rank `i`. Of two rules
-    /// for the same pair the first counts.
+    /// for the same pair the first counts. Control tokens are left out, so that text never becomes one, neither by
+    /// rules nor as a word that is a token as a whole.
     pub fn from_metadata(
         metadata: &Metadata,
         vocabulary: &Vocabulary,
@@ -40,19 +41,21 @@ impl ByteBpe {
         for (index, rule) in rules.iter().enumerate() {
             let (left, right) = check_rule(rule, vocabulary, &mut joined)
                 .map_err(|problem| TokenizerError::Merge { index, text: rule.to_owned(), problem })?;
-            if seen.insert((left, right)) {
+            let is_text =
+                [left, right, joined.as_str()].iter().all(|part| vocabulary.text_id(part).is_some());
+            if is_text && seen.insert((left, right)) {
                 merges.push((left.to_owned(), right.to_owned()));
             }
         }
-        let ids: AHashMap<String, u32> =
-            vocabulary.iter().map(|(id, text, _)| (text.to_owned(), id)).collect();
+        let texts = vocabulary.iter().filter(|(_, _, kind)| !kind.is_control());
+        let ids: AHashMap<String, u32> = texts.map(|(id, text, _)| (text.to_owned(), id)).collect();
         let model = BPE::builder()
             .vocab_and_merges(ids, merges)
             .ignore_merges(pre.ignore_merges)
             .build()
             .map_err(|e| TokenizerError::Internal { part: "BPE model", detail: e.to_string() })?;
         let mut buffer = [0; 4];
-        let has_symbol = SYMBOLS.map(|symbol| vocabulary.id(symbol.encode_utf8(&mut buffer)).is_some());
+        let has_symbol = SYMBOLS.map(|symbol| vocabulary.text_id(symbol.encode_utf8(&mut buffer)).is_some());
         Ok(Self { pre, model, has_symbol, warned: AtomicBool::new(false) })
     }
 

@@ -66,7 +66,7 @@ impl Spm {
 
     /// Appends a token, or what stands for a character that is none: its bytes, or else the unknown token.
     fn append(&self, vocabulary: &Vocabulary, text: &str, ids: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        if let Some(id) = vocabulary.id(text) {
+        if let Some(id) = vocabulary.text_id(text) {
             ids.push(id);
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl<'m> Merging<'m> {
         let (Some(left), Some(right)) = (left, right) else { return };
         let (Some(l), Some(r)) = (self.symbols.get(left), self.symbols.get(right)) else { return };
         let len = l.len + r.len;
-        let id = self.text.get(l.start..l.start + len).and_then(|text| self.vocabulary.id(text));
+        let id = self.text.get(l.start..l.start + len).and_then(|text| self.vocabulary.text_id(text));
         if let Some(&order) = id.and_then(|id| self.spm.order.get(id as usize)) {
             self.pairs.push(Pair { order, left: Reverse(left), right, len });
         }
