@@ -1,5 +1,6 @@
 //! What can be typed: commands, options, and their help.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,6 +54,9 @@ pub struct LoadArgs {
     /// What the model runs on
     #[arg(long, default_value = "cpu", value_parser = PossibleValuesParser::new(unisonic_devices::KNOWN))]
     pub device: String,
+    /// Threads of a CPU device [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZero<usize>>,
     /// Longest sequence in tokens, prompt and answer together [default: what the model was made for, at most 8192]
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<u32>,
