@@ -46,13 +46,13 @@ pub struct PerplexityArgs {
 
 /// Runs the command.
 pub fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
+    interrupt::install()?;
     let path = &args.file.file;
     let file = model::open(path)?;
     let tokenizer = model::tokenizer(&file, path)?;
     let (bos, mut ids) = ids(args, &tokenizer)?;
     ids.truncate(args.max_tokens.unwrap_or(usize::MAX));
     model::check_ids(&ids, tokenizer.vocab_len())?;
-    interrupt::install()?;
     let mut engine = model::load(&file, path, &args.load, args.load.chunk)?;
     let windows = windows(&ids, bos, engine.context_len() as usize);
     let scores = score_windows(&mut engine, &windows)?;

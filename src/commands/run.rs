@@ -81,12 +81,12 @@ struct PromptArgs {
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    interrupt::install()?;
     let path = &args.file.file;
     let file = model::open(path)?;
     let tokenizer = model::tokenizer(&file, path)?;
     let prompt = prompt_ids(&args.prompt, &file, &tokenizer)?;
     tracing::debug!(?prompt, "prompt ids");
-    interrupt::install()?;
     let mut engine = model::load(&file, path, &args.load, 1)?;
 
     let answer = answer(&mut engine, &tokenizer, &prompt, args)?;
