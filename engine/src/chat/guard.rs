@@ -63,7 +63,8 @@ const CHECK_TOP: Instruction<'static> = Instruction::ApplyFilter(CHECK, Some(1),
 const CHECK_BELOW_TOP: [Instruction<'static>; 3] =
     [Instruction::Swap, Instruction::ApplyFilter(CHECK_STORED, Some(1), u8::MAX), Instruction::Swap];
 
-/// Checks of operands: of what a namespace is to hold, and of what is about to be walked (checking charges for it).
+/// Checks of operands: of what a namespace is to hold, and of what is about to be compared, for which the engine itself
+/// charges nothing (checking charges for it).
 fn before(instruction: &Instruction<'_>) -> &'static [Instruction<'static>] {
     match instruction {
         Instruction::SetAttr(_) => &CHECK_BELOW_TOP,
@@ -75,9 +76,7 @@ fn before(instruction: &Instruction<'_>) -> &'static [Instruction<'static>] {
         | Instruction::Lte
         | Instruction::In
         | Instruction::CompareAndPreserve(_)
-        | Instruction::PerformTest(..)
-        | Instruction::StringConcat
-        | Instruction::Emit => &[CHECK_TOP],
+        | Instruction::PerformTest(..) => &[CHECK_TOP],
         _ => &[],
     }
 }

@@ -1,7 +1,7 @@
 //! Conversations to prompts, by the template in the model's file.
 //!
 //! Start at [`ChatTemplate::from_metadata`] and [`ChatTemplate::render`]; [`encode_chat`] turns the result into ids.
-//! Templates are untrusted programs and run in a [sandbox].
+//! Templates are untrusted programs and run in a sandbox (`sandbox.rs`, `guard.rs`).
 //!
 //! # Whose control tokens count
 //!

@@ -300,7 +300,7 @@ fn hostile_templates_are_errors() {
         grow("{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}", "{{ ns.x == ns.y }}"),
         grow("{% set ns.x = dict(a=ns.x, b=ns.x) %}", "{{ ns.x ~ '' }}"),
         grow("{% set ns.x = ns.x | batch(1) | list %}", "{{ ns.x }}"),
-        grow("{% set ns.ns = ns %}", "{{ ns }}"),
+        "{% set ns = namespace() %}{% set ns.ns = ns %}".to_owned(),
         grow("{% set ns.ns = [ns] %}", "{{ ns == ns }}"),
         grow("{% set ns.x = namespace(a=ns.x, b=ns.x) %}", "{{ ns.x }}"),
         "{% set a = [1] * 1000 %}{% set b = [a] * 1000 %}{% set c = [b] * 1000 %}{{ c == c }}".to_owned(),

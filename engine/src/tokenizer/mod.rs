@@ -1,8 +1,8 @@
 //! Text to token ids and back, from the vocabulary in a GGUF file.
 //!
 //! Start at [`Tokenizer::from_metadata`]. Two kinds exist: byte-level BPE (`gpt2`: words are cut by a
-//! [pre-tokenizer](pretokenizer), their bytes merged by rules) and SentencePiece BPE (`llama`: the whole text is
-//! merged by scores). Both equal llama.cpp token by token. Special tokens are found [before](specials) either runs,
+//! pre-tokenizer, their bytes merged by rules) and SentencePiece BPE (`llama`: the whole text is
+//! merged by scores). Both equal llama.cpp token by token. Special tokens are found before either runs,
 //! and only where the caller asks; chat prompts have their own rule, in [`crate::chat`].
 
 mod byte_bpe;

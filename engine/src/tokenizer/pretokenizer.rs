@@ -6,6 +6,7 @@
 //! found by looking at the rest of the text only, in time linear in the word.
 //!
 //! `\p{L}` and `\p{N}` are the Unicode general categories of the `unicode-properties` crate, `\s` is `White_Space`.
+//! That crate's Unicode is newer than llama.cpp's tables: letters that were unassigned there cut differently here.
 
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 

@@ -193,6 +193,7 @@ fn the_longest_special_token_wins() {
     let parse = |text| pieces(&tokenizer, text, Specials::Parse);
     assert_eq!(parse("<|im_end|><|im_x"), ["<|im_end|>", "<|im_", "x"]);
     assert_eq!(parse("<|im_start|>|<|"), ["<|im_start|>", "|", "<", "|"], "claimed by the longer token");
+    assert_eq!(parse("|>|<|im_"), ["|", ">", "|", "<|im_"], "claimed by the lower id");
     assert_eq!(parse("aaaaaaab"), ["aaaa", "aaa", "b"]);
     // Longest first over the whole text, not from left to right.
     assert_eq!(parse("aaaab"), ["aaaa", "b"]);
@@ -213,6 +214,7 @@ fn partition_is_the_rule_applied_token_by_token() {
     let piece = prop::sample::select(vec![
         "a",
         "b",
+        "|",
         "<|im_",
         "end|>",
         "<s>",
