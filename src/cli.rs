@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -89,11 +90,19 @@ fn parse_pass(text: &str) -> Result<(String, bool), String> {
 }
 
 /// Token ids, such as `1,2,3` or `1 2 3`.
-pub fn parse_ids(text: &str) -> Result<Vec<u32>, String> {
-    text.split(|c: char| c == ',' || c.is_ascii_whitespace())
-        .filter(|word| !word.is_empty())
-        .map(|word| word.parse().map_err(|_| format!("`{word}` is not a token id (a number such as 42)")))
-        .collect()
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids(pub Vec<u32>);
+
+impl FromStr for Ids {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(|c: char| c == ',' || c.is_ascii_whitespace())
+            .filter(|word| !word.is_empty())
+            .map(|word| word.parse().map_err(|_| format!("`{word}` is not a token id (a number such as 42)")))
+            .collect::<Result<_, _>>()
+            .map(Ids)
+    }
 }
 
 /// Parses the command line; prints help, or what is wrong with it, where that is the answer.
@@ -139,11 +148,11 @@ mod tests {
 
     #[test]
     fn ids_are_separated_by_commas_or_spaces() {
-        assert_eq!(parse_ids("1, 2\n3,"), Ok(vec![1, 2, 3]));
-        assert_eq!(parse_ids(""), Ok(vec![]));
-        assert!(parse_ids("1,x").unwrap_err().contains("`x`"));
-        assert!(parse_ids("-1").is_err());
-        assert!(parse_ids("4294967296").is_err());
+        assert_eq!("1, 2\n3,".parse(), Ok(Ids(vec![1, 2, 3])));
+        assert_eq!("".parse(), Ok(Ids(vec![])));
+        assert!("1,x".parse::<Ids>().unwrap_err().contains("`x`"));
+        assert!("-1".parse::<Ids>().is_err());
+        assert!("4294967296".parse::<Ids>().is_err());
     }
 
     #[test]
