@@ -67,7 +67,7 @@ impl Random {
     /// A float of either sign with this exponent.
     fn float(&mut self, exponent: i32) -> f32 {
         let word = self.word() as u32;
-        f32::from_bits((word & 0x807F_FFFF) | (127 + exponent) as u32 * (1 << 23))
+        f32::from_bits((word & 0x807F_FFFF) | ((127 + exponent) as u32) << 23)
     }
 
     /// A row whose magnitudes differ widely between and inside its blocks of 256, with zeros of either sign.

@@ -205,3 +205,44 @@ fn random_sequences_equal_the_reference() {
         });
     }
 }
+
+/// A sequence whose softmax exponents are chosen: chunks and keys whose weights lie just above and below the limit of
+/// 32, large ones mostly with a value of zero, so that the small ones decide the result, and values that are so small
+/// that outputs lie around 2^-60.
+#[test]
+fn sequences_around_the_thresholds_equal_the_reference() {
+    let mut random = Random::new(301);
+    for round in 0..60 {
+        let head_len = random.pick(&[16, 64]);
+        let kappa = kappa(default_scale(head_len as u32));
+        let query = random_rows(&mut random, 1, head_len, 0).iter().map(|q| q + 3.0).collect::<Vec<f32>>();
+        let dot: f32 = query.iter().fold(0.0, |sum, q| sum + q * q);
+        let count = 1 + random.below(200) + if round % 2 == 0 { 1024 } else { 0 };
+        let (mut k, mut v) = (Vec::new(), Vec::new());
+        let mut of_chunk = 0;
+        for j in 0..count {
+            if j % CHUNK == 0 {
+                of_chunk = random.pick(&[0, 0, -8, -31, -32, -33]);
+            }
+            let of_key = random.pick(&[0, -1, -10, -20, -28, -31, -32, -33, -34]);
+            let exponent = (of_chunk + of_key) as f32 + random.below(100) as f32 * 0.008 - 0.4;
+            let factor = exponent / (dot * kappa);
+            k.extend(query.iter().map(|q| q * factor));
+            let largest = random.pick(&[-39, -38, -36, 0]);
+            let is_zero = of_key > -5 && random.below(32) != 0;
+            v.extend((0..head_len).map(|_| if is_zero { 0.0 } else { random.float(largest) }));
+        }
+        let last = count as u32 - 1;
+        // Few keys, so that a group has one chunk.
+        let window = random.pick(&[None, Some(64), Some(last % 1024 + 10), Some(last % 1024 + 100)]);
+        let scores = Scores { kappa, window, soft_cap: None };
+        each_isa(|isa, kernels| {
+            let sequence = Sequence::quantize(kernels, &k, &v, head_len);
+            let query = Head::quantize(kernels, &query);
+            let expected = sequence.reference(&query, scores, last);
+            for out in sequence.attend(kernels, &query, scores, last) {
+                assert_same(&out, &expected, || format!("{isa}, round {round}, {count} keys, {scores:?}"));
+            }
+        });
+    }
+}

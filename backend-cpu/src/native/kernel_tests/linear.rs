@@ -220,9 +220,8 @@ fn products<R>(
 }
 
 /// A matrix times random rows, with and without bias and residual.
-fn compare(what: &str, random: &mut Random, matrix: &Matrix, cols: usize, batch: usize) {
-    let rows = matrix.packed.rows;
-    let x: Vec<Vec<f32>> = (0..batch).map(|_| random.row(cols)).collect();
+fn compare(what: &str, random: &mut Random, matrix: &Matrix, x: &[Vec<f32>]) {
+    let (rows, cols) = (matrix.packed.rows, x[0].len());
     let quantized: Vec<Row> = x.iter().map(|x| Row::of(x)).collect();
     let bias: Vec<f32> = (0..rows).map(|_| random.float(0)).collect();
     let bias = if random.below(2) == 0 { &bias[..] } else { &[] };
@@ -264,7 +263,8 @@ fn random_blocks_equal_the_reference() {
             let blocks = random_blocks(&mut random, format, rows * cols / format.elems());
             let matrix = Matrix::new(Encoding::Block(format), rows, cols, blocks);
             let what = format!("{format}, {rows} rows of {cols}, {batch} rows of x");
-            compare(&what, &mut random, &matrix, cols, batch);
+            let x: Vec<_> = (0..batch).map(|_| random.row(cols)).collect();
+            compare(&what, &mut random, &matrix, &x);
         }
     }
 }
@@ -288,6 +288,21 @@ fn random_float_matrices_equal_the_reference() {
         }
         let matrix = Matrix::new(Encoding::W16(source), rows, cols, bytes);
         let what = format!("{source:?}, {rows} rows of {cols}, {batch} rows of x");
-        compare(&what, &mut random, &matrix, cols, batch);
+        let x: Vec<_> = (0..batch).map(|_| random.row(cols)).collect();
+        compare(&what, &mut random, &matrix, &x);
+    }
+}
+
+/// Superblocks of float matrices whose products lie around 2^-60, below which each is zero.
+#[test]
+fn small_float_matrices_equal_the_reference() {
+    let mut random = Random::new(101);
+    for round in 0..20 {
+        let (rows, cols) = (16, 576);
+        let elements = (0..rows * cols).flat_map(|_| random.float(-33).to_le_bytes()).collect();
+        let matrix = Matrix::new(Encoding::W16(FloatSource::F32), rows, cols, elements);
+        let row = |random: &mut Random| (0..cols).map(|_| random.float(-32)).collect::<Vec<f32>>();
+        let x: Vec<_> = (0..2).map(|_| row(&mut random)).collect();
+        compare(&format!("round {round}"), &mut random, &matrix, &x);
     }
 }
