@@ -1,7 +1,9 @@
 //! What can be typed: commands, options, and their help.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -53,6 +55,9 @@ pub struct LoadArgs {
     /// What the model runs on
     #[arg(long, default_value = "cpu", value_parser = PossibleValuesParser::new(unisonic_devices::KNOWN))]
     pub device: String,
+    /// Threads of a CPU device [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZero<usize>>,
     /// Longest sequence in tokens, prompt and answer together [default: what the model was made for, at most 8192]
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<u32>,
@@ -85,11 +90,19 @@ fn parse_pass(text: &str) -> Result<(String, bool), String> {
 }
 
 /// Token ids, such as `1,2,3` or `1 2 3`.
-pub fn parse_ids(text: &str) -> Result<Vec<u32>, String> {
-    text.split(|c: char| c == ',' || c.is_ascii_whitespace())
-        .filter(|word| !word.is_empty())
-        .map(|word| word.parse().map_err(|_| format!("`{word}` is not a token id (a number such as 42)")))
-        .collect()
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids(pub Vec<u32>);
+
+impl FromStr for Ids {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(|c: char| c == ',' || c.is_ascii_whitespace())
+            .filter(|word| !word.is_empty())
+            .map(|word| word.parse().map_err(|_| format!("`{word}` is not a token id (a number such as 42)")))
+            .collect::<Result<_, _>>()
+            .map(Ids)
+    }
 }
 
 /// Parses the command line; prints help, or what is wrong with it, where that is the answer.
@@ -135,11 +148,11 @@ mod tests {
 
     #[test]
     fn ids_are_separated_by_commas_or_spaces() {
-        assert_eq!(parse_ids("1, 2\n3,"), Ok(vec![1, 2, 3]));
-        assert_eq!(parse_ids(""), Ok(vec![]));
-        assert!(parse_ids("1,x").unwrap_err().contains("`x`"));
-        assert!(parse_ids("-1").is_err());
-        assert!(parse_ids("4294967296").is_err());
+        assert_eq!("1, 2\n3,".parse(), Ok(Ids(vec![1, 2, 3])));
+        assert_eq!("".parse(), Ok(Ids(vec![])));
+        assert!("1,x".parse::<Ids>().unwrap_err().contains("`x`"));
+        assert!("-1".parse::<Ids>().is_err());
+        assert!("4294967296".parse::<Ids>().is_err());
     }
 
     #[test]

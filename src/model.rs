@@ -1,6 +1,7 @@
 //! From the command line to a model: opening the file, its tokenizer, and the engine on a device.
 
 use std::cell::RefCell;
+use std::num::NonZero;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -43,7 +44,10 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> 
         dump_ir(file, &options.plan, folder)?;
     }
     let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
-    let device = unisonic_devices::open(&args.device, OpenOptions { exact_v })?;
+    let device = unisonic_devices::open(
+        &args.device,
+        OpenOptions { exact_v, threads: args.threads.map(NonZero::get) },
+    )?;
     let bar = progress_bar("loading", 0);
     let engine = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {
         bar.set_length(progress.total as u64);

@@ -18,6 +18,13 @@ const CHUNKS: [u32; 6] = [1, 7, 63, 64, 65, 512];
 /// Over four pages, and across the sliding window many times.
 const LEN: usize = 300;
 
+const SCALAR: &str = "cpu-scalar";
+
+/// The oracle first.
+fn each(check: impl Fn(&str)) {
+    [SCALAR, "cpu"].into_iter().for_each(check);
+}
+
 fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
     rows.iter().map(|row| row.iter().map(|z| z.to_bits()).collect()).collect()
 }
@@ -32,25 +39,25 @@ fn assert_equal(found: &[Vec<f32>], right: &[Vec<f32>], what: &str) {
     }
 }
 
-fn load(model: &Path, chunk_rows: u32) -> Engine {
-    common::load(model, false, &EngineOptions { chunk_rows, sequences: 2, ..common::options() })
+fn load(device: &str, model: &Path, chunk_rows: u32) -> Engine {
+    common::load_on(device, model, &EngineOptions { chunk_rows, sequences: 2, ..common::options() })
 }
 
 fn ids(engine: &Engine) -> Vec<u32> {
     common::some_ids(LEN, engine.plan().vocab_len)
 }
 
-/// One prefill in one chunk: what everything is compared with.
+/// One prefill in one chunk on the scalar device: what everything is compared with.
 fn whole(model: &Path) -> Vec<Vec<f32>> {
-    let mut engine = load(model, 512);
+    let mut engine = load(SCALAR, model, 512);
     let ids = ids(&engine);
     common::logits(&mut engine, &ids)
 }
 
-fn chunks_are_invisible(model: &Path, flush: bool) {
+fn chunks_are_invisible(device: &str, model: &Path, flush: bool) {
     let right = whole(model);
     for chunk in CHUNKS {
-        let mut engine = load(model, chunk);
+        let mut engine = load(device, model, chunk);
         let ids = ids(&engine);
         let (rows, what) = if flush {
             let (rows, flushes) = float_state::flushing(|| common::logits(&mut engine, &ids));
@@ -59,29 +66,29 @@ fn chunks_are_invisible(model: &Path, flush: bool) {
         } else {
             (common::logits(&mut engine, &ids), "chunks of")
         };
-        assert_equal(&rows, &right, &format!("{what} {chunk}"));
+        assert_equal(&rows, &right, &format!("{device}: {what} {chunk}"));
     }
 }
 
 /// Token by token, as decoding goes, in one session.
-fn decoding_equals_prefill(model: &Path) {
+fn decoding_equals_prefill(device: &str, model: &Path) {
     let right = whole(model);
-    let mut engine = load(model, 64);
+    let mut engine = load(device, model, 64);
     let mut session = engine.session();
     let mut rows = Vec::new();
     for id in ids(&engine) {
         rows.extend(common::extend(&mut engine, &mut session, &[id]));
     }
-    assert_equal(&rows, &right, "decoding");
+    assert_equal(&rows, &right, &format!("{device}: decoding"));
 }
 
 /// Two sequences of one engine, alternating by pieces of unlike size; and what a truncated session forgets.
-fn sessions_are_alone(model: &Path) {
+fn sessions_are_alone(device: &str, model: &Path) {
     let right = whole(model);
-    let mut engine = load(model, 64);
+    let mut engine = load(device, model, 64);
     let ids = ids(&engine);
     let reversed: Vec<u32> = ids.iter().rev().copied().collect();
-    let right_reversed = common::logits(&mut load(model, 512), &reversed);
+    let right_reversed = common::logits(&mut load(SCALAR, model, 512), &reversed);
 
     let (mut a, mut b) = (engine.session(), engine.session());
     let (mut rows_a, mut rows_b) = (Vec::new(), Vec::new());
@@ -89,17 +96,17 @@ fn sessions_are_alone(model: &Path) {
         rows_a.extend(common::extend(&mut engine, &mut a, piece_a));
         rows_b.extend(common::extend(&mut engine, &mut b, piece_b));
     }
-    assert_equal(&rows_a, &right, "first of two sessions");
-    assert_equal(&rows_b, &right_reversed, "second of two sessions");
+    assert_equal(&rows_a, &right, &format!("{device}: first of two sessions"));
+    assert_equal(&rows_b, &right_reversed, &format!("{device}: second of two sessions"));
 
     a.truncate(100);
     b.truncate(1);
     let rows = common::extend(&mut engine, &mut a, &ids[100..]);
-    assert_equal(&rows, &right[100..], "after truncation");
+    assert_equal(&rows, &right[100..], &format!("{device}: after truncation"));
 }
 
 /// Every optional pass off, one at a time and all together.
-fn passes_are_invisible(model: &Path) {
+fn passes_are_invisible(device: &str, model: &Path) {
     let right = whole(model);
     let optional: Vec<String> =
         PASSES.iter().filter(|pass| !pass.required).map(|pass| pass.name.to_owned()).collect();
@@ -107,9 +114,13 @@ fn passes_are_invisible(model: &Path) {
     for off in optional.iter().map(std::slice::from_ref).chain([&optional[..]]) {
         let plan = PlanOptions { passes_off: off.to_vec(), ..PlanOptions::default() };
         let mut engine =
-            common::load(model, false, &EngineOptions { chunk_rows: 512, plan, ..common::options() });
+            common::load_on(device, model, &EngineOptions { chunk_rows: 512, plan, ..common::options() });
         let ids = ids(&engine);
-        assert_equal(&common::logits(&mut engine, &ids), &right, &format!("without {}", off.join(", ")));
+        assert_equal(
+            &common::logits(&mut engine, &ids),
+            &right,
+            &format!("{device}: without {}", off.join(", ")),
+        );
     }
 }
 
@@ -120,27 +131,27 @@ macro_rules! models {
 
             #[test]
             fn chunks_are_invisible() {
-                if let Some(model) = $model { super::chunks_are_invisible(&model, false) }
+                if let Some(model) = $model { each(|device| super::chunks_are_invisible(device, &model, false)) }
             }
 
             #[test]
             fn chunks_are_invisible_when_the_thread_flushes_subnormals() {
-                if let Some(model) = $model { super::chunks_are_invisible(&model, true) }
+                if let Some(model) = $model { each(|device| super::chunks_are_invisible(device, &model, true)) }
             }
 
             #[test]
             fn decoding_equals_prefill() {
-                if let Some(model) = $model { super::decoding_equals_prefill(&model) }
+                if let Some(model) = $model { each(|device| super::decoding_equals_prefill(device, &model)) }
             }
 
             #[test]
             fn sessions_are_alone() {
-                if let Some(model) = $model { super::sessions_are_alone(&model) }
+                if let Some(model) = $model { each(|device| super::sessions_are_alone(device, &model)) }
             }
 
             #[test]
             fn passes_are_invisible() {
-                if let Some(model) = $model { super::passes_are_invisible(&model) }
+                if let Some(model) = $model { each(|device| super::passes_are_invisible(device, &model)) }
             }
         }
     )* };

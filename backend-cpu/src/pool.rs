@@ -1,17 +1,18 @@
 //! A small thread pool for steps that last microseconds.
 //!
 //! [`Pool::run`] hands out task numbers through a counter, works along, and returns when all tasks are done. Workers
-//! spin for a moment after each job, because the next step follows at once, and sleep when none comes. Which thread
-//! runs which task is left open: tasks write disjoint results, so it cannot change a bit.
+//! spin for a moment after each job, because the next step follows at once, and sleep when none comes. A job does not
+//! wait for workers that never came: on a busy machine the caller does the work alone. Which thread runs which task is
+//! left open: tasks write disjoint results, so it cannot change a bit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::float_state::DefaultFloatState;
 
-/// Turns of the waiting loop before a worker sleeps: some tens of microseconds.
+/// Turns of a waiting loop before a thread gives its processor away: some tens of microseconds.
 const SPINS: u32 = 20_000;
 
 /// A pool of threads, the caller of [`Pool::run`] being one of them.
@@ -21,36 +22,56 @@ pub struct Pool {
 }
 
 /// A job: the tasks' function, whose lifetime [`Pool::run`] guards.
-type Job = *const (dyn Fn(usize) + Sync);
+#[derive(Clone, Copy)]
+struct Job {
+    task: *const (dyn Fn(usize) + Sync),
+    tasks: usize,
+}
+
+// SAFETY: the function is Sync, and `Pool::run` does not return before every worker that joined the job has left it.
+unsafe impl Send for Job {}
+
+/// The state of the current job in one word, so that joining and closing it exclude each other: its number, whether it
+/// is open, and how many workers are in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Phase(u64);
+
+impl Phase {
+    const WORKERS: u64 = (1 << 20) - 1;
+    const OPEN: u64 = 1 << 20;
+
+    fn number(self) -> u64 {
+        self.0 >> 21
+    }
+    fn is_open(self) -> bool {
+        self.0 & Self::OPEN != 0
+    }
+    fn workers(self) -> u64 {
+        self.0 & Self::WORKERS
+    }
+    /// The next job, open, nobody in it.
+    fn next(self) -> Self {
+        Self((self.number() + 1) << 21 | Self::OPEN)
+    }
+}
 
 struct Shared {
-    /// Counts jobs; a change tells workers that there is one.
-    generation: AtomicU32,
-    job: Mutex<Option<SendJob>>,
-    tasks: AtomicUsize,
+    phase: AtomicU64,
+    job: Mutex<Option<Job>>,
     next: AtomicUsize,
-    /// Workers that have not finished the job.
-    running: AtomicUsize,
     panicked: AtomicBool,
     stop: AtomicBool,
     sleep: Mutex<()>,
     wake: Condvar,
 }
 
-#[derive(Clone, Copy)]
-struct SendJob(Job);
-// SAFETY: the function is Sync, and `Pool::run` does not return before every worker is done with it.
-unsafe impl Send for SendJob {}
-
 impl Pool {
     /// A pool of `threads` threads in all, at least one.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
-            generation: AtomicU32::new(0),
+            phase: AtomicU64::new(0),
             job: Mutex::new(None),
-            tasks: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
-            running: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             sleep: Mutex::new(()),
@@ -81,29 +102,17 @@ impl Pool {
             return;
         }
         let shared = &*self.shared;
-        // SAFETY: only the lifetime changes. The pointer is used by workers while `running` is not zero, and this
-        // function does not return before it is.
-        let job: Job = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), Job>(task) };
-        *lock(&shared.job) = Some(SendJob(job));
-        shared.tasks.store(tasks, Ordering::Relaxed);
+        // SAFETY: only the lifetime changes. Workers use the pointer between joining and leaving the job, and this
+        // function returns when the job is closed to joining and all have left.
+        let task = unsafe {
+            std::mem::transmute::<&(dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(task)
+        };
+        let job = Job { task, tasks };
+        *lock(&shared.job) = Some(job);
         shared.next.store(0, Ordering::Relaxed);
-        shared.running.store(self.workers.len(), Ordering::Relaxed);
-        {
-            let _sleep = lock(&shared.sleep);
-            shared.generation.fetch_add(1, Ordering::Release);
-        }
-        shared.wake.notify_all();
-        let mine = catch_unwind(AssertUnwindSafe(|| shared.take_tasks(task)));
-        let mut spins = 0_u32;
-        while shared.running.load(Ordering::Acquire) != 0 {
-            // A worker that lost its processor needs ours.
-            if spins < SPINS {
-                std::hint::spin_loop()
-            } else {
-                std::thread::yield_now()
-            }
-            spins = spins.saturating_add(1);
-        }
+        shared.open();
+        let mine = catch_unwind(AssertUnwindSafe(|| shared.take_tasks(job)));
+        shared.close();
         if mine.is_err() || shared.panicked.swap(false, Ordering::Relaxed) {
             panic!("a task of the CPU device panicked");
         }
@@ -113,11 +122,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        {
-            let _sleep = lock(&self.shared.sleep);
-            self.shared.generation.fetch_add(1, Ordering::Release);
-        }
-        self.shared.wake.notify_all();
+        self.shared.open();
         for worker in self.workers.drain(..) {
             // A worker catches the panics of its tasks, so joining it cannot fail.
             let _ = worker.join();
@@ -126,11 +131,41 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    fn take_tasks(&self, task: &(dyn Fn(usize) + Sync)) {
-        let tasks = self.tasks.load(Ordering::Relaxed);
+    fn phase(&self) -> Phase {
+        Phase(self.phase.load(Ordering::Acquire))
+    }
+
+    /// Starts a job. Only the caller of `run` does, so nobody else changes the phase meanwhile: no job is open.
+    fn open(&self) {
+        {
+            // A worker that is about to sleep sees the new phase or is woken.
+            let _sleep = lock(&self.sleep);
+            self.phase.store(self.phase().next().0, Ordering::Release);
+        }
+        self.wake.notify_all();
+    }
+
+    /// Ends a job: nobody joins any more, and all who did have left.
+    fn close(&self) {
+        self.phase.fetch_and(!Phase::OPEN, Ordering::AcqRel);
+        let mut spins = 0_u32;
+        while self.phase().workers() != 0 {
+            // A worker that lost its processor needs ours.
+            if spins < SPINS {
+                std::hint::spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
+            spins = spins.saturating_add(1);
+        }
+    }
+
+    fn take_tasks(&self, job: Job) {
+        // SAFETY: the caller of `run`, or a worker that has joined: the function is alive.
+        let task = unsafe { &*job.task };
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= tasks {
+            if index >= job.tasks {
                 return;
             }
             task(index);
@@ -143,43 +178,50 @@ impl Shared {
         let _state = DefaultFloatState::enter();
         let mut seen = 0;
         loop {
-            seen = self.wait_for_change(seen);
+            seen = self.wait_for_job(seen);
             if self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            let job = *lock(&self.job);
-            if let Some(SendJob(job)) = job {
-                // SAFETY: `Pool::run` waits for `running` below, so the function is alive.
-                let task = unsafe { &*job };
-                if catch_unwind(AssertUnwindSafe(|| self.take_tasks(task))).is_err() {
-                    self.panicked.store(true, Ordering::Relaxed);
-                }
+            if !self.join() {
+                continue;
             }
-            self.running.fetch_sub(1, Ordering::Release);
+            let job = *lock(&self.job);
+            if let Some(job) = job
+                && catch_unwind(AssertUnwindSafe(|| self.take_tasks(job))).is_err()
+            {
+                self.panicked.store(true, Ordering::Relaxed);
+            }
+            self.phase.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// Spins, then sleeps, until the generation is another than `seen`.
-    fn wait_for_change(&self, seen: u32) -> u32 {
+    /// Joins the job that is open; false if none is. It may be a later one than the worker woke for, which is as good.
+    fn join(&self) -> bool {
+        let joined = |phase| Phase(phase).is_open().then_some(phase + 1);
+        self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, joined).is_ok()
+    }
+
+    /// Spins, then sleeps, until there is a job after number `seen`; returns its number.
+    fn wait_for_job(&self, seen: u64) -> u64 {
         for _ in 0..SPINS {
-            let now = self.generation.load(Ordering::Acquire);
-            if now != seen {
-                return now;
+            let number = self.phase().number();
+            if number != seen {
+                return number;
             }
             std::hint::spin_loop();
         }
         let mut sleep = lock(&self.sleep);
         loop {
-            let now = self.generation.load(Ordering::Acquire);
-            if now != seen {
-                return now;
+            let number = self.phase().number();
+            if number != seen {
+                return number;
             }
             sleep = self.wake.wait(sleep).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

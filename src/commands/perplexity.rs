@@ -7,7 +7,7 @@ use clap::Args;
 use unisonic_engine::tokenizer::{Specials, Tokenizer};
 use unisonic_engine::{Engine, Score, score};
 
-use crate::cli::{FileArg, LoadArgs, parse_ids};
+use crate::cli::{FileArg, Ids, LoadArgs};
 use crate::output::{progress_bar, write_json, write_stdout};
 use crate::{interrupt, model};
 
@@ -46,13 +46,13 @@ pub struct PerplexityArgs {
 
 /// Runs the command.
 pub fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
+    interrupt::install()?;
     let path = &args.file.file;
     let file = model::open(path)?;
     let tokenizer = model::tokenizer(&file, path)?;
     let (bos, mut ids) = ids(args, &tokenizer)?;
     ids.truncate(args.max_tokens.unwrap_or(usize::MAX));
     model::check_ids(&ids, tokenizer.vocab_len())?;
-    interrupt::install()?;
     let mut engine = model::load(&file, path, &args.load, args.load.chunk)?;
     let windows = windows(&ids, bos, engine.context_len() as usize);
     let scores = score_windows(&mut engine, &windows)?;
@@ -93,8 +93,8 @@ fn ids(args: &PerplexityArgs, tokenizer: &Tokenizer) -> anyhow::Result<(Option<u
             Ok((bos, tokenizer.encode(&read(path)?, Specials::Literal)?))
         }
         (None, Some(path)) => {
-            let ids = parse_ids(&read(path)?).map_err(anyhow::Error::msg);
-            Ok((None, ids.with_context(|| format!("cannot read {}", path.display()))?))
+            let ids = read(path)?.parse::<Ids>().map_err(anyhow::Error::msg);
+            Ok((None, ids.with_context(|| format!("cannot read {}", path.display()))?.0))
         }
         (None, None) => bail!("there is no text"),
     }

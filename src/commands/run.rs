@@ -14,7 +14,7 @@ use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
 
-use crate::cli::{FileArg, LoadArgs, parse_ids};
+use crate::cli::{FileArg, Ids, LoadArgs};
 use crate::output::{say, spinner, write_json, write_stdout};
 use crate::{interrupt, model};
 
@@ -60,7 +60,7 @@ struct PromptArgs {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["prompt", "ids"])]
     prompt_file: Option<PathBuf>,
     /// Token ids instead of a text, separated by commas; nothing is added to them
-    #[arg(long, value_name = "IDS", value_parser = parse_ids_arg, conflicts_with_all = ["prompt", "chat", "literal"])]
+    #[arg(long, value_name = "IDS", conflicts_with_all = ["prompt", "chat", "literal"])]
     ids: Option<Ids>,
     /// Takes special tokens such as <|im_end|> in PROMPT as plain text
     #[arg(long, conflicts_with = "chat")]
@@ -79,22 +79,14 @@ struct PromptArgs {
     date: Option<String>,
 }
 
-/// Token ids as one option value.
-#[derive(Clone)]
-struct Ids(Vec<u32>);
-
-fn parse_ids_arg(text: &str) -> Result<Ids, String> {
-    parse_ids(text).map(Ids)
-}
-
 /// Runs the command.
 pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    interrupt::install()?;
     let path = &args.file.file;
     let file = model::open(path)?;
     let tokenizer = model::tokenizer(&file, path)?;
     let prompt = prompt_ids(&args.prompt, &file, &tokenizer)?;
     tracing::debug!(?prompt, "prompt ids");
-    interrupt::install()?;
     let mut engine = model::load(&file, path, &args.load, 1)?;
 
     let answer = answer(&mut engine, &tokenizer, &prompt, args)?;
@@ -246,14 +238,15 @@ fn report(completion: &Completion, prompt_tokens: usize, prompt_time: Duration, 
     // The first token comes with the prompt; the others are what decoding took time for.
     let decoded = generated.saturating_sub(1);
     say(format_args!(
-        "[prompt: {prompt_tokens} tokens, {:.1}/s; generated: {generated} tokens, {:.1}/s; stop: {}]",
+        "[prompt: {prompt_tokens} tokens{}; generated: {generated} tokens{}; stop: {}]",
         rate(prompt_tokens, prompt_time),
         rate(decoded, decode_time),
         completion.stop.as_str()
     ));
 }
 
-fn rate(tokens: usize, time: Duration) -> f64 {
+/// `, 12.3/s`, or nothing where nothing was measured.
+fn rate(tokens: usize, time: Duration) -> String {
     let seconds = time.as_secs_f64();
-    if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
+    if tokens > 0 && seconds > 0.0 { format!(", {:.1}/s", tokens as f64 / seconds) } else { String::new() }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use unisonic_engine::tokenizer::{ControlTokens, Specials, Tokenizer};
 
-use crate::cli::{FileArg, parse_ids};
+use crate::cli::{FileArg, Ids};
 use crate::model;
 use crate::output::{write_json, write_stdout};
 
@@ -32,19 +32,11 @@ pub struct TokenizeArgs {
     #[arg(long, conflicts_with = "decode")]
     no_bos: bool,
     /// Token ids to turn into text, separated by commas
-    #[arg(long, value_name = "IDS", value_parser = parse_ids_arg)]
+    #[arg(long, value_name = "IDS")]
     decode: Option<Ids>,
     /// Prints one line of JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Token ids as one option value.
-#[derive(Clone)]
-struct Ids(Vec<u32>);
-
-fn parse_ids_arg(text: &str) -> Result<Ids, String> {
-    parse_ids(text).map(Ids)
 }
 
 /// Runs the command.

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use unisonic_core::format::GgufFile;
+use unisonic_core::plan::Device;
 use unisonic_devices::OpenOptions;
 use unisonic_engine::{Engine, EngineOptions, Session};
 
@@ -84,11 +85,21 @@ pub fn options() -> EngineOptions<'static> {
     EngineOptions { max_outputs: u32::MAX, ..EngineOptions::default() }
 }
 
-/// Loads a model on the scalar CPU device.
+/// Loads a model on the CPU, in profile u1 or in the exact-v diagnostic.
 pub fn load(path: &Path, exact_v: bool, options: &EngineOptions<'_>) -> Engine {
+    let device = unisonic_devices::open("cpu", OpenOptions { exact_v, threads: None }).unwrap();
+    load_with(&*device, path, options)
+}
+
+/// Loads a model on a device by its name.
+pub fn load_on(device: &str, path: &Path, options: &EngineOptions<'_>) -> Engine {
+    load_with(&*unisonic_devices::open(device, OpenOptions::default()).unwrap(), path, options)
+}
+
+/// Loads a model on a device.
+pub fn load_with(device: &dyn Device, path: &Path, options: &EngineOptions<'_>) -> Engine {
     let file = GgufFile::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let device = unisonic_devices::open("cpu", OpenOptions { exact_v }).unwrap();
-    Engine::load(file.metadata(), file.tensors(), &file, &*device, options, &|_| {})
+    Engine::load(file.metadata(), file.tensors(), &file, device, options, &|_| {})
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

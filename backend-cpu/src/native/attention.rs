@@ -30,7 +30,7 @@ pub struct Query<'a> {
 }
 
 /// The constants of an attention step.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Scores {
     /// Score scale.
     pub kappa: f32,

@@ -96,6 +96,12 @@ impl KvCache {
         Ok(Self { heads, head_len, lines: UnsafeCell::new(Lines::zeroed("the KV cache", len_bytes)?) })
     }
 
+    /// Puts a byte everywhere.
+    #[cfg(test)]
+    pub fn fill(&mut self, byte: u8) {
+        self.lines.get_mut().bytes_mut().fill(byte);
+    }
+
     fn block_range(&self, page: u32, head: usize) -> std::ops::Range<usize> {
         let len = Parts { head_len: self.head_len }.len_bytes();
         let block = page as usize * self.heads + head;

@@ -7,6 +7,8 @@
 pub(crate) mod attention;
 mod buffers;
 mod elementary;
+#[cfg(test)]
+mod kernel_tests;
 mod kv;
 pub(crate) mod linear;
 pub(crate) mod matrix;

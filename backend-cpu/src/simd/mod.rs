@@ -12,6 +12,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(test)]
+mod tests;
 
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
@@ -64,7 +66,7 @@ pub unsafe trait Simd: Copy + 'static {
     unsafe fn max_i(a: Self::I, b: Self::I) -> Self::I;
     /// `a < b ? x : y`, signed, lane by lane.
     unsafe fn select_lt(a: Self::I, b: Self::I, x: Self::I, y: Self::I) -> Self::I;
-    /// Writes the low byte of each lane: 16 bytes.
+    /// Writes each lane as a signed byte, in which its value fits: 16 bytes.
     unsafe fn store_low_bytes(to: *mut i8, x: Self::I);
 
     unsafe fn splat_f(x: f32) -> Self::F;
