@@ -164,8 +164,8 @@ fn one_tensor(row: &[u8], data_len: usize) -> Vec<u8> {
 fn a_tiny_file_that_declares_billions_of_items_is_refused_at_once() {
     let folder = Folder::new();
     for count in [1u64 << 32, 1 << 63, u64::MAX] {
-        folder.refused(&header(count, 0), &["number of tensors"]);
-        folder.refused(&header(0, count), &["number of metadata entries"]);
+        folder.refused(&header(count, 0), &["the tensor table"]);
+        folder.refused(&header(0, count), &["the metadata"]);
         let key_len = [header(0, 1), count.to_le_bytes().to_vec(), vec![0; 8]].concat();
         folder.refused(&key_len, &["metadata entry 0"]);
         let array = [string("k"), 9u32.to_le_bytes().to_vec(), 0u32.to_le_bytes().to_vec()].concat();
