@@ -9,6 +9,7 @@ use std::path::Path;
 
 use common::Tier;
 use common::float_state;
+use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 use unisonic_engine::{Engine, EngineOptions};
 use unisonic_planner::PlanOptions;
 use unisonic_planner::passes::PASSES;
@@ -57,7 +58,15 @@ fn whole(model: &Path) -> Vec<Vec<f32>> {
 fn chunks_are_invisible(device: &str, model: &Path, flush: bool) {
     let right = whole(model);
     for chunk in CHUNKS {
-        let mut engine = load(device, model, chunk);
+        let options = EngineOptions { chunk_rows: chunk, ..common::options() };
+        let mut engine = match (flush, device) {
+            // This one stays in the mode of the thread, so that it flushes all the way.
+            (true, SCALAR) => {
+                let scalar = ScalarDevice::new(Arithmetic::U1).in_host_float_state();
+                common::load_with(&scalar, model, &options)
+            }
+            _ => common::load_on(device, model, &options),
+        };
         let ids = ids(&engine);
         let (rows, what) = if flush {
             let (rows, flushes) = float_state::flushing(|| common::logits(&mut engine, &ids));
