@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::activation::soft_cap;
 use super::elementary::{exp2_pair, recip, scale_exponent};
-use super::float::{INV_16319, LOG2E, abs_bits, amax, clamp, i2f, pow2, rne, snap, tree};
+use super::float::{INV_16319, LOG2E, SNAP_LIMIT, abs_bits, amax, clamp, i2f, pow2, rne, snap, tree};
 use super::fwht::{fwht, fwht_scales};
 use super::integer::dot;
 use super::merge::State;
@@ -214,7 +214,7 @@ pub fn weighted_values(weights: &ValueWeights, value: &[i8], output: &mut [f32])
 }
 
 fn is_negligible(amax: f32) -> bool {
-    abs_bits(amax) < pow2(-60).to_bits()
+    abs_bits(amax) < SNAP_LIMIT.to_bits()
 }
 
 /// End of a head: `o = snap(O*recip(L)); o = FWHT(o)*2^-s'`. Not snapped again.
