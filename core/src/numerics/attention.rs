@@ -60,7 +60,14 @@ impl<'a> KvChunk<'a> {
     }
 }
 
-/// `kappa = f32(scale*log2(e))`, the constant that scores are multiplied by. `scale` is usually [`default_scale`].
+/// `kappa = f32(log2(e)/sqrt(n))`, the constant that scores are multiplied by under the default scale 1/sqrt(n): the
+/// real number rounded once. `n` is the head length, or what a model has in its place; 1 to 2^20.
+pub fn default_kappa(n: u32) -> f32 {
+    // The error in f64 is far below an f32 step; tests/error_bounds.rs compares every n with exact integers.
+    (std::f64::consts::LOG2_E / f64::from(n).sqrt()) as f32
+}
+
+/// `kappa = f32(scale*log2(e))`, under any other scale.
 pub fn kappa(scale: f64) -> f32 {
     (scale * std::f64::consts::LOG2_E) as f32
 }
@@ -70,7 +77,7 @@ pub fn kappa_with_soft_cap(scale: f64) -> f32 {
     scale as f32
 }
 
-/// `1/sqrt(head_len)`.
+/// `1/sqrt(head_len)` in f64.
 pub fn default_scale(head_len: u32) -> f64 {
     1.0 / f64::from(head_len).sqrt()
 }
