@@ -130,7 +130,7 @@ impl Engine {
         self.context_len
     }
 
-    /// An empty sequence.
+    /// An empty sequence, for this engine alone.
     pub fn session(&self) -> Session {
         Session { tokens: Vec::new(), pages: PageTable::new(self.pages.clone()) }
     }
@@ -146,6 +146,9 @@ impl Engine {
         first_output: usize,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
+        if !session.pages.is_of(&self.pages) {
+            return Err(EngineError::ForeignSession);
+        }
         let needed = session.tokens.len() + tokens.len();
         if needed > self.context_len as usize {
             return Err(EngineError::ContextOverflow {

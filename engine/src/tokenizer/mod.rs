@@ -177,11 +177,6 @@ impl Tokenizer {
         self.add_bos
     }
 
-    /// Whether prompts end with EOS; then [`Self::eos`] is some.
-    pub fn adds_eos(&self) -> bool {
-        self.add_eos
-    }
-
     /// Whether a generation ends with this token: EOS, the end of a turn or message, and what llama.cpp counts too.
     pub fn is_stop(&self, id: u32) -> bool {
         self.stops.binary_search(&id).is_ok()
