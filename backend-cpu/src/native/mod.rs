@@ -1,7 +1,7 @@
 //! The fast CPU device: the steps of a plan on vectors and threads, equal to the scalar device bit for bit.
 //!
 //! Start reading at `program.rs` (the loop over steps) and `steps.rs` (their tasks). `linear.rs`, `rows.rs` and
-//! `attention.rs` are the kernels, written once over [`crate::simd`]; `matrix.rs`, `packing.rs` and `quants.rs` say how
+//! `attention.rs` are the kernels, written once over `simd`; `matrix.rs`, `packing.rs` and `quants.rs` say how
 //! weights lie in memory, `kv.rs` how keys and values do.
 
 pub(crate) mod attention;
