@@ -11,7 +11,6 @@ use common::Tier;
 use common::float_state;
 use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 use unisonic_engine::{Engine, EngineError, EngineOptions};
-use unisonic_engine::{Engine, EngineOptions};
 use unisonic_planner::PlanOptions;
 use unisonic_planner::passes::PASSES;
 
