@@ -8,7 +8,7 @@ MAX_TOKENS ?= 128
 override PROMPT := $(value PROMPT)
 export MODEL PROMPT MAX_TOKENS
 
-CARGO_TEST = cargo test --workspace --locked
+CARGO_TEST = cargo test --workspace --locked --no-fail-fast
 
 .PHONY: help run model fixtures test test-quick test-full fmt lint clean-data
 
