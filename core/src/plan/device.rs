@@ -83,7 +83,10 @@ pub enum DeviceError {
     #[error(transparent)]
     Batch(#[from] BatchError),
     /// Not enough memory.
-    #[error("{device}: {what} needs {needed_bytes} bytes, which could not be allocated")]
+    #[error(
+        "{device}: {what} needs {needed_bytes} bytes, which could not be allocated; load with a shorter context or a \
+         smaller model"
+    )]
     OutOfMemory {
         /// Which device.
         device: String,
