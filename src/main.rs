@@ -1,2 +1,34 @@
-//! The command-line program.
-fn main() {}
+//! The command-line program: `unisonic run model.gguf "prompt"`.
+//!
+//! [`cli`] says what can be typed; each command is a file of [`commands`]. What ends on stdout is the result and
+//! nothing else; progress, figures and errors go to stderr. Exit codes: 0 done, 1 something failed, 2 the command line
+//! is wrong, 130 interrupted.
+//!
+//! Start reading at [`commands::run`].
+
+mod cli;
+mod commands;
+mod interrupt;
+mod model;
+mod output;
+
+use std::process::ExitCode;
+
+use output::{StdoutClosed, say};
+
+fn main() -> ExitCode {
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    cli::start_logging(cli.verbose);
+    match commands::dispatch(cli.command) {
+        Ok(code) => code,
+        // Whoever read the output has enough of it: no error.
+        Err(error) if error.is::<StdoutClosed>() => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

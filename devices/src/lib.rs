@@ -3,6 +3,7 @@
 //! Start reading at [`open`].
 
 use unisonic_core::plan::Device;
+use unisonic_cpu::native::CpuDevice;
 use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 
 /// What to open beside the device's name.
@@ -10,6 +11,8 @@ use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 pub struct OpenOptions {
     /// Keep V exact: a diagnostic arithmetic that is not u1, for sharp comparisons with other runtimes.
     pub exact_v: bool,
+    /// Threads of a CPU device; one for each processor if not given.
+    pub threads: Option<usize>,
 }
 
 /// A device that cannot be opened.
@@ -26,12 +29,19 @@ pub enum OpenError {
 }
 
 /// Names that [`open`] accepts.
-pub const KNOWN: &[&str] = &["cpu"];
+pub const KNOWN: &[&str] = &["cpu", "cpu-scalar"];
 
 /// Opens a device by the name that `--device` takes.
 pub fn open(id: &str, options: OpenOptions) -> Result<Box<dyn Device>, OpenError> {
     match id {
         "cpu" => {
+            if options.exact_v {
+                return Ok(Box::new(ScalarDevice::new(Arithmetic::ExactV)));
+            }
+            let device = CpuDevice::new();
+            Ok(Box::new(options.threads.map_or(device, |threads| device.with_threads(threads))))
+        }
+        "cpu-scalar" => {
             let arithmetic = if options.exact_v { Arithmetic::ExactV } else { Arithmetic::U1 };
             Ok(Box::new(ScalarDevice::new(arithmetic)))
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use unisonic_core::plan::{Buffer, BufferId, BufferKind, DeviceError, Limits, Rows};
 
-use super::kv::allocate;
+use crate::memory::allocate;
 
 /// Two int8 planes and their scales, for A16 rows and Q16 heads alike.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use unisonic_core::plan::{DeviceError, KvLayer, Limits, PAGE_TOKENS};
 
 use super::Arithmetic;
+use crate::memory::allocate;
 
 const SLOTS: usize = PAGE_TOKENS as usize;
 
@@ -53,23 +54,4 @@ impl KvCache {
     pub(super) fn first_row(&self, page: u32, head: usize) -> usize {
         (page as usize * self.heads + head) * SLOTS
     }
-}
-
-/// `rows * width` zeros; an error instead of an abort where they do not fit.
-pub(super) fn allocate<T: Clone + Default>(
-    what: &str,
-    rows: usize,
-    width: usize,
-) -> Result<Vec<T>, DeviceError> {
-    let out_of_memory =
-        |needed_bytes| DeviceError::OutOfMemory { device: "cpu".into(), what: what.into(), needed_bytes };
-    let len = rows.checked_mul(width).ok_or_else(|| out_of_memory(u64::MAX))?;
-    // Asked for and given back at once: `vec!` below would abort, but it gets zeroed pages from the system lazily, so
-    // that KV pages which are never written cost nothing.
-    let mut probe: Vec<T> = Vec::new();
-    probe
-        .try_reserve_exact(len)
-        .map_err(|_| out_of_memory((len as u64).saturating_mul(size_of::<T>() as u64)))?;
-    drop(probe);
-    Ok(vec![T::default(); len])
 }

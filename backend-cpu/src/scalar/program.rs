@@ -9,7 +9,8 @@ use unisonic_core::plan::{
 
 use super::Arithmetic;
 use super::buffers::Buffers;
-use super::kv::{KvCache, allocate};
+use super::kv::KvCache;
+use crate::memory::allocate;
 
 /// Everything that a plan needs to run.
 pub(super) struct ScalarProgram {

@@ -7,6 +7,7 @@ use unisonic_core::numerics::fwht::{fwht, fwht_block, fwht_scales};
 use unisonic_core::numerics::kv::{quantize_head_16, quantize_value_8};
 use unisonic_core::numerics::merge::{GROUP_CHUNKS, Merger, State};
 
+use crate::attention_input::make_special;
 use crate::generator::gauss_row;
 use crate::json::{
     assert_bits, float, floats, integer, integers, list, load, plane, sha256_floats, sha256_plane, text,
@@ -59,38 +60,11 @@ impl Cache {
             value_scales: vec![f32::from_bits(0x7FC0_0000); slots],
             out_of_range: Vec::new(),
         };
-        cache.make_special(case["special"].as_str());
+        make_special(case["special"].as_str(), &mut cache.k, &mut cache.v, head_len);
         for j in 0..keys {
             cache.write(j);
         }
         cache
-    }
-
-    fn make_special(&mut self, special: Option<&str>) {
-        let n = self.head_len;
-        let scale_row = |row: &mut [f32], factor: f32| row.iter_mut().for_each(|x| *x *= factor);
-        match special.map(|text| &text[..8]) {
-            None => {}
-            Some("K[3] = 0") => {
-                self.k[3 * n..4 * n].fill(0.0);
-                self.v[5 * n..6 * n].fill(0.0);
-                self.v[64 * n..128 * n].fill(0.0);
-                scale_row(&mut self.k[10 * n..11 * n], 64.0);
-                scale_row(&mut self.v[11 * n..12 * n], pow2(-45));
-                scale_row(&mut self.k[129 * n..130 * n], pow2(-50));
-            }
-            Some("K row j ") => {
-                for (j, row) in self.k.chunks_mut(n).enumerate() {
-                    row.fill(if j % 2 == 0 { pow2(55) } else { -pow2(55) });
-                }
-            }
-            Some("row j of") => {
-                for row in self.k.chunks_mut(n).skip(7).step_by(64) {
-                    scale_row(row, 16.0);
-                }
-            }
-            Some(other) => panic!("no special case {other}"),
-        }
     }
 
     fn write(&mut self, j: usize) {

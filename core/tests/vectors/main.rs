@@ -15,6 +15,8 @@ mod rope;
 mod sampling;
 mod w16;
 
+#[path = "../support/attention_input.rs"]
+mod attention_input;
 #[path = "../support/float_state.rs"]
 mod float_state;
 #[path = "../support/generator.rs"]

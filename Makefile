@@ -1,0 +1,58 @@
+# The two commands: `make run` and `make test`. `make help` lists the others.
+
+MODEL ?= models/smollm2-135m-instruct-q4_1.gguf
+PROMPT ?= What is the capital of France?
+MAX_TOKENS ?= 128
+
+# The recipe reads these from the environment, and make does not expand them, so that quotes and dollars in a prompt stay.
+override PROMPT := $(value PROMPT)
+export MODEL PROMPT MAX_TOKENS
+
+CARGO_TEST = cargo test --workspace --locked
+
+.PHONY: help run model fixtures test test-quick test-full fmt lint clean-data
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+run: model ## fetch the default model if needed, build, and answer PROMPT="..." (MODEL=file.gguf, MAX_TOKENS=128)
+	@cargo build --release --locked
+	@cargo run --release --locked --quiet -- run --chat --max-tokens "$$MAX_TOKENS" "$$MODEL" "$$PROMPT"
+
+model: ## fetch the default model (98 MB) into models/ and check its SHA-256
+ifeq ($(MODEL),models/smollm2-135m-instruct-q4_1.gguf)
+	@scripts/fetch-model.sh smollm2-135m
+endif
+
+fixtures: ## make the tiny test models in .fixtures/
+	@scripts/make-fixtures.sh
+
+# The doctests come last so that what was left out is near the end of the output, and cargo's own lines close it.
+test-quick: ## tests that need no download
+	UNISONIC_TIER=quick $(CARGO_TEST) --lib --bins --tests
+	@scripts/left-out.sh quick
+	UNISONIC_TIER=quick $(CARGO_TEST) --doc
+
+test: fixtures ## what CI runs: quick, the tiny models and SmolLM2-135M
+	@scripts/fetch-model.sh smollm2-135m
+	UNISONIC_TIER=ci $(CARGO_TEST) --lib --bins --tests
+	@scripts/left-out.sh ci
+	UNISONIC_TIER=ci $(CARGO_TEST) --doc
+
+test-full: fixtures ## everything: also Gemma 3 270M, Qwen2.5-Coder-0.5B (744 MB) and the long sweeps
+	@scripts/fetch-model.sh smollm2-135m gemma3-270m
+	@scripts/fetch-model.sh qwen2.5-coder-0.5b || echo "skipped: Qwen2.5-Coder-0.5B could not be fetched" >&2
+	UNISONIC_TIER=full $(CARGO_TEST) --lib --bins --tests
+	@scripts/left-out.sh full
+	UNISONIC_TIER=full $(CARGO_TEST) --doc
+
+fmt: ## format the code
+	cargo fmt --all
+
+lint: ## what CI checks beside the tests
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
+
+clean-data: ## remove what the other targets fetched or made (not the build)
+	rm -rf models .fixtures .venv

@@ -1,0 +1,405 @@
+//! Each step of a plan as tasks on vectors.
+
+use std::ops::Range;
+
+use unisonic_core::numerics::kv::quantize_value_8;
+use unisonic_core::numerics::range::{ACTIVATION_LIMIT, HEAD_LIMIT};
+use unisonic_core::numerics::rope;
+use unisonic_core::plan::{Batch, BufferId, HeadNorm, Op, PAGE_TOKENS, RopeTableId, WeightId};
+
+use super::attention::{Keys, MAX_HEAD_LEN, Query, Scores};
+use super::buffers::Data;
+use super::kv::Slot;
+use super::program::State;
+use crate::pool::Pool;
+use crate::simd::LANES;
+
+/// Panels of a task of a linear layer; small enough that threads end together.
+const TASK_PANELS: usize = 4;
+
+/// Where a step puts its rows.
+#[derive(Clone, Copy)]
+struct Results {
+    out: Option<BufferId>,
+    quantized: Option<BufferId>,
+    width: usize,
+}
+
+/// The operands of a linear layer.
+#[derive(Clone, Copy)]
+struct Linear {
+    step: usize,
+    x: BufferId,
+    weight: WeightId,
+    bias: Option<WeightId>,
+    add: Option<BufferId>,
+    out: BufferId,
+    head: bool,
+}
+
+impl State {
+    /// Runs steps `group`: one, or several linear layers.
+    pub(super) fn run_group(&self, group: Range<usize>, batch: &Batch<'_>, pool: &mut Pool) {
+        let step = group.start;
+        let op = &self.plan.steps[step].op;
+        let rows = self.rows(op, batch);
+        if rows == 0 {
+            return;
+        }
+        let results = |out, quantized| Results { out, quantized, width: self.width(op) };
+        match *op {
+            Op::Linear { .. } => self.linears(group, rows, batch, pool),
+            Op::Embed { table, scale, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    self.matrix(table).embed(batch.tokens[row] as usize, y);
+                    if let Some(scale) = scale {
+                        y.iter_mut().for_each(|y| *y *= scale);
+                    }
+                    true
+                })
+            }
+            Op::RmsNorm { x, weight, eps, add, out, quantized } => {
+                self.each_row(step, rows, results(out, quantized), batch, pool, &|row, y| {
+                    // SAFETY: the step writes neither x nor add; `supports` has checked the widths.
+                    unsafe {
+                        let add = add.map(|add| self.buffers.row(add, row));
+                        (self.kernels.rms_norm)(self.buffers.row(x, row), self.vector(weight), eps, add, y)
+                    }
+                })
+            }
+            Op::Quantize { x, out } => {
+                self.each_row(step, rows, results(None, Some(out)), batch, pool, &|row, y| {
+                    // SAFETY: the step does not write x.
+                    y.copy_from_slice(unsafe { self.buffers.row(x, row) });
+                    true
+                })
+            }
+            Op::HeadNorm { x, norm, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    let head_len = self.vector(norm.weight).len();
+                    // SAFETY: the step does not write x.
+                    let heads = unsafe { self.buffers.row(x, row) }.chunks_exact(head_len);
+                    let heads = heads.zip(y.chunks_exact_mut(head_len));
+                    heads.fold(true, |in_range, (head, y)| {
+                        self.rotated_head(head, row, Some(norm), None, y) & in_range
+                    })
+                })
+            }
+            Op::Rope { x, rope, head_len, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    let source = self.source_row(op, batch, row);
+                    // SAFETY: the step does not write x.
+                    y.copy_from_slice(unsafe { self.buffers.row(x, row) });
+                    y.chunks_exact_mut(head_len as usize).for_each(|head| self.rotate(rope, source, head));
+                    true
+                })
+            }
+            Op::Gate { activation, gate, up, out, quantized } => {
+                self.each_row(step, rows, results(out, quantized), batch, pool, &|row, y| {
+                    // SAFETY: the step writes neither operand.
+                    unsafe {
+                        (self.kernels.gate)(
+                            activation,
+                            self.buffers.row(gate, row),
+                            self.buffers.row(up, row),
+                            y,
+                        );
+                    }
+                    true
+                })
+            }
+            Op::Add { a, b, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    // SAFETY: the step writes neither operand.
+                    let (a, b) = unsafe { (self.buffers.row(a, row), self.buffers.row(b, row)) };
+                    y.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y = a + b);
+                    true
+                })
+            }
+            Op::SelectOutputs { x, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    // SAFETY: the step does not write x.
+                    y.copy_from_slice(unsafe { self.buffers.row(x, batch.outputs[row] as usize) });
+                    true
+                })
+            }
+            Op::SoftCap { x, cap, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    // SAFETY: the step does not write x.
+                    unsafe { (self.kernels.soft_caps)(self.buffers.row(x, row), cap, y) };
+                    true
+                })
+            }
+            Op::PrepareQuery { q, norm, rope, out } => pool.run(rows, &|row| {
+                let source = self.source_row(op, batch, row);
+                if !self.prepare_query(q, norm, rope, out, row, source) {
+                    self.flag(source, step);
+                }
+            }),
+            Op::WriteKv { .. } => pool.run(rows, &|row| {
+                if !self.write_kv(op, batch, row) {
+                    self.flag(row, step);
+                }
+            }),
+            Op::Attention { .. } => self.attention(op, rows, batch, pool),
+        }
+    }
+
+    /// Values of a row of a step's f32 or A16 result.
+    fn width(&self, op: &Op) -> usize {
+        use unisonic_core::plan::BufferKind;
+        match op.result().map(|id| self.plan.buffers[id.index()].kind) {
+            Some(BufferKind::F32 { width } | BufferKind::A16 { width }) => width as usize,
+            _ => 0,
+        }
+    }
+
+    /// Makes each row of a step's results from what `compute(row, y)` leaves in `y`; `compute` returns whether the row
+    /// is in range.
+    fn each_row(
+        &self,
+        step: usize,
+        rows: usize,
+        results: Results,
+        batch: &Batch<'_>,
+        pool: &mut Pool,
+        compute: &(dyn Fn(usize, &mut [f32]) -> bool + Sync),
+    ) {
+        pool.run(rows, &|row| {
+            let mut scratch = Vec::new();
+            let y = match results.out {
+                // SAFETY: each task has a row of its own.
+                Some(out) => unsafe { self.buffers.row_mut(out, row) },
+                None => {
+                    scratch.resize(results.width, 0.0);
+                    &mut scratch
+                }
+            };
+            let mut in_range = compute(row, y);
+            if let Some(quantized) = results.quantized {
+                // SAFETY: each task has a row of its own.
+                unsafe {
+                    let mut to = self.buffers.a16_mut(quantized, row);
+                    in_range &= (self.kernels.quantize_a16)(y, ACTIVATION_LIMIT, &mut to);
+                }
+            }
+            if !in_range {
+                self.flag(self.source_row(&self.plan.steps[step].op, batch, row), step);
+            }
+        });
+    }
+
+    /// Linear layers of the same activation, as one list of tasks.
+    fn linears(&self, group: Range<usize>, rows: usize, batch: &Batch<'_>, pool: &mut Pool) {
+        let layers = group.filter_map(|step| match self.plan.steps[step].op {
+            Op::Linear { x, weight, bias, add, out, head } => {
+                Some(Linear { step, x, weight, bias, add, out, head })
+            }
+            _ => None,
+        });
+        let layers: Vec<(Linear, usize)> =
+            layers.map(|layer| (layer, self.matrix(layer.weight).panels().div_ceil(TASK_PANELS))).collect();
+        let tasks = layers.iter().map(|(_, tasks)| tasks).sum();
+        pool.run(tasks, &|mut task| {
+            let mut acc = vec![0.0; rows * LANES];
+            for (layer, tasks) in &layers {
+                if task < *tasks {
+                    let panels = self.matrix(layer.weight).panels();
+                    for panel in task * TASK_PANELS..panels.min((task + 1) * TASK_PANELS) {
+                        self.linear_panel(layer, panel, rows, batch, &mut acc);
+                    }
+                    return;
+                }
+                task -= tasks;
+            }
+        });
+    }
+
+    /// One panel of a linear layer for all rows.
+    fn linear_panel(&self, layer: &Linear, panel: usize, rows: usize, batch: &Batch<'_>, acc: &mut [f32]) {
+        let matrix = self.matrix(layer.weight);
+        let first = panel * LANES;
+        let len = LANES.min(matrix.rows - first);
+        // SAFETY: the panel is one of this packing, the activations have as many tiles (a plan multiplies equal
+        // widths) and `rows` rows, and `acc` has room for them.
+        unsafe {
+            let activations = self.buffers.activations(layer.x);
+            let from = matrix.panel(panel).as_ptr();
+            (self.kernels.panel)(matrix.packing, from, matrix.tiles, activations, rows, acc.as_mut_ptr());
+        }
+        let bias = layer.bias.map(|bias| &self.vector(bias)[first..first + len]);
+        for (row, acc) in acc.as_chunks::<LANES>().0.iter().enumerate() {
+            // SAFETY: panels are disjoint columns of the result; the step does not write `add`.
+            let (out, add) = unsafe {
+                let out = self.buffers.columns_mut(layer.out, row, first, len);
+                (out, layer.add.map(|add| &self.buffers.row(add, row)[first..first + len]))
+            };
+            if !self.finish(acc, bias, add, out) && layer.head {
+                let op = &self.plan.steps[layer.step].op;
+                self.flag(self.source_row(op, batch, row), layer.step);
+            }
+        }
+    }
+
+    /// End of a linear layer for up to 16 outputs; returns whether they obey the head's range.
+    fn finish(&self, acc: &[f32; LANES], bias: Option<&[f32]>, add: Option<&[f32]>, out: &mut [f32]) -> bool {
+        let null = std::ptr::null();
+        if out.len() == LANES {
+            let pointer = |x: Option<&[f32]>| x.map_or(null, <[f32]>::as_ptr);
+            // SAFETY: each operand has 16 values or is absent.
+            return unsafe {
+                (self.kernels.finish_linear)(acc.as_ptr(), pointer(bias), pointer(add), out.as_mut_ptr())
+            };
+        }
+        let padded = |x: Option<&[f32]>| {
+            let mut values = [0.0; LANES];
+            values[..out.len()].copy_from_slice(x?);
+            Some(values)
+        };
+        let (bias, add) = (padded(bias), padded(add));
+        let pointer = |x: &Option<[f32; LANES]>| x.as_ref().map_or(null, |x| x.as_ptr());
+        let mut all = [0.0; LANES];
+        // SAFETY: each operand has 16 values or is absent; filling lanes are zero.
+        let in_range = unsafe {
+            (self.kernels.finish_linear)(acc.as_ptr(), pointer(&bias), pointer(&add), all.as_mut_ptr())
+        };
+        out.copy_from_slice(&all[..out.len()]);
+        in_range
+    }
+
+    /// RoPE of a head at the position of a row of the batch.
+    fn rotate(&self, table: RopeTableId, row: usize, head: &mut [f32]) {
+        let (cosines, sines) = self.rope_rows[table.index()].row(row);
+        rope::rotate(self.plan.rope_tables[table.index()].style, head, cosines, sines);
+    }
+
+    /// A head after its norm and RoPE, in `out`; returns whether it is in range.
+    fn rotated_head(
+        &self,
+        head: &[f32],
+        row: usize,
+        norm: Option<HeadNorm>,
+        table: Option<RopeTableId>,
+        out: &mut [f32],
+    ) -> bool {
+        let in_range = match norm {
+            // SAFETY: the slices are a head long, which `supports` has checked.
+            Some(HeadNorm { weight, eps }) => unsafe {
+                (self.kernels.rms_norm)(head, self.vector(weight), eps, None, out)
+            },
+            None => {
+                out.copy_from_slice(head);
+                true
+            }
+        };
+        if let Some(table) = table {
+            self.rotate(table, row, out);
+        }
+        in_range
+    }
+
+    fn prepare_query(
+        &self,
+        q: BufferId,
+        norm: Option<HeadNorm>,
+        rope: Option<RopeTableId>,
+        out: BufferId,
+        row: usize,
+        source: usize,
+    ) -> bool {
+        let Data::Q16 { heads, head_len, high, low, scales } = self.buffers.get(out) else {
+            panic!("the plan prepares queries into buffer {}", out.0);
+        };
+        let (heads, head_len) = (*heads, *head_len);
+        let mut rotated = [0.0; MAX_HEAD_LEN];
+        let rotated = &mut rotated[..head_len];
+        let mut in_range = true;
+        // SAFETY: each task has a row of its own, and the step does not write q.
+        unsafe {
+            let row_heads = self.buffers.row(q, row).chunks_exact(head_len);
+            let high = high.slice_mut(row * heads * head_len, heads * head_len);
+            let low = low.slice_mut(row * heads * head_len, heads * head_len);
+            let scales = scales.slice_mut(row * heads, heads);
+            for (h, head) in row_heads.enumerate() {
+                in_range &= self.rotated_head(head, source, norm, rope, rotated);
+                let (high, low) = (high[h * head_len..].as_mut_ptr(), low[h * head_len..].as_mut_ptr());
+                in_range &= (self.kernels.quantize_16)(rotated, HEAD_LIMIT, high, low, &mut scales[h]);
+            }
+        }
+        in_range
+    }
+
+    fn write_kv(&self, op: &Op, batch: &Batch<'_>, row: usize) -> bool {
+        let Op::WriteKv { k, v, norm, rope, layer } = *op else { unreachable!("called for WriteKv") };
+        let cache = &self.kv[layer.index()];
+        let head_len = cache.head_len;
+        let position = batch.positions[row];
+        let page = batch.page_tables[batch.sequences[row] as usize][(position / PAGE_TOKENS) as usize];
+        let mut rotated = [0.0; MAX_HEAD_LEN];
+        let rotated = &mut rotated[..head_len];
+        let mut planes = [[0_i8; MAX_HEAD_LEN]; 3];
+        let [high, low, value] = &mut planes;
+        let mut in_range = true;
+        // SAFETY: the step writes neither k nor v.
+        let (keys, values) = unsafe { (self.buffers.row(k, row), self.buffers.row(v, row)) };
+        let heads = keys.chunks_exact(head_len).zip(values.chunks_exact(head_len));
+        for (head, (key, v)) in heads.enumerate() {
+            let (mut key_scale, mut value_scale) = (0.0, 0.0);
+            in_range &= self.rotated_head(key, row, norm, rope, rotated);
+            // SAFETY: the planes have room for the longest head.
+            in_range &= unsafe {
+                (self.kernels.quantize_16)(
+                    rotated,
+                    HEAD_LIMIT,
+                    high.as_mut_ptr(),
+                    low.as_mut_ptr(),
+                    &mut key_scale,
+                )
+            };
+            rotated.copy_from_slice(v);
+            in_range &= quantize_value_8(rotated, &mut value[..head_len], &mut value_scale);
+            let slot = Slot {
+                key_high: &high[..head_len],
+                key_low: &low[..head_len],
+                key_scale,
+                value: &value[..head_len],
+                value_scale,
+            };
+            // SAFETY: rows of a batch have slots of their own: another position, or pages of another sequence.
+            unsafe { cache.write(page, head, (position % PAGE_TOKENS) as usize, &slot) };
+        }
+        in_range
+    }
+
+    fn attention(&self, op: &Op, rows: usize, batch: &Batch<'_>, pool: &mut Pool) {
+        let Op::Attention { q, layer, kappa, window, soft_cap, out } = *op else {
+            unreachable!("called for Attention")
+        };
+        let Data::Q16 { heads, head_len, high, low, scales } = self.buffers.get(q) else {
+            panic!("the plan attends with buffer {}", q.0);
+        };
+        let (heads, head_len) = (*heads, *head_len);
+        let cache = &self.kv[layer.index()];
+        let scores = Scores { kappa, window, soft_cap };
+        pool.run(rows * heads, &|task| {
+            let (row, head) = (task / heads, task % heads);
+            let source = self.source_row(op, batch, row);
+            let keys = Keys {
+                cache,
+                head: head / (heads / cache.heads),
+                pages: batch.page_tables[batch.sequences[source] as usize],
+                position: batch.positions[source],
+            };
+            // SAFETY: each task has a head of its own; the step writes neither q nor the cache.
+            unsafe {
+                let query = Query {
+                    high: high.slice(task * head_len, head_len),
+                    low: low.slice(task * head_len, head_len),
+                    scale: scales.slice(task, 1)[0],
+                };
+                let out = self.buffers.columns_mut(out, row, head * head_len, head_len);
+                (self.kernels.attend)(&query, scores, &keys, out);
+            }
+        });
+    }
+}

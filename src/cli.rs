@@ -1,0 +1,165 @@
+//! What can be typed: commands, options, and their help.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::builder::PossibleValuesParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::commands::{info, perplexity, run, tokenize};
+
+const EXAMPLES: &str = "\
+Examples:
+  unisonic run model.gguf \"The capital of France is\"
+  unisonic run --chat model.gguf \"What is the capital of France?\"
+  unisonic info model.gguf
+  unisonic tokenize model.gguf \"Hello, world!\"
+  unisonic perplexity model.gguf --text book.txt
+
+No model at hand? `make model` in the repository fetches a small one (98 MB) into models/.";
+
+/// Runs language models from GGUF files and gives the same answer everywhere, bit for bit.
+#[derive(Parser)]
+#[command(version, about, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Says more on stderr; twice: still more
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub verbose: u8,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Run(run::RunArgs),
+    Info(info::InfoArgs),
+    Tokenize(tokenize::TokenizeArgs),
+    Perplexity(perplexity::PerplexityArgs),
+}
+
+/// The model file of every command.
+#[derive(Args)]
+pub struct FileArg {
+    /// Model file in GGUF format; the first one of a sharded set
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// How to load a model. No choice here but `--diagnostic` can change a bit of the result.
+#[derive(Args)]
+#[command(next_help_heading = "Loading")]
+pub struct LoadArgs {
+    /// What the model runs on
+    #[arg(long, default_value = "cpu", value_parser = PossibleValuesParser::new(unisonic_devices::KNOWN))]
+    pub device: String,
+    /// Threads of a CPU device [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZero<usize>>,
+    /// Longest sequence in tokens, prompt and answer together [default: what the model was made for, at most 8192]
+    #[arg(long, value_name = "TOKENS")]
+    pub context: Option<u32>,
+    /// Tokens of a prompt that are run at a time
+    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunk: u32,
+    /// Switches an optional pass of the planner off (or on): speed changes, results do not. May be repeated
+    #[arg(long = "pass", value_name = "NAME=off", value_parser = parse_pass)]
+    pub passes: Vec<(String, bool)>,
+    /// Writes the graph after each pass of the planner, and the plan, as text files into a folder
+    #[arg(long, value_name = "DIR")]
+    pub dump_ir: Option<PathBuf>,
+    /// Runs another arithmetic than the product's, for comparisons with other runtimes
+    #[arg(long, value_name = "NAME")]
+    pub diagnostic: Option<Diagnostic>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Diagnostic {
+    /// Keeps the values of attention exact instead of in 8 bits
+    ExactV,
+}
+
+fn parse_pass(text: &str) -> Result<(String, bool), String> {
+    match text.split_once('=') {
+        Some((name, "off")) => Ok((name.to_owned(), false)),
+        Some((name, "on")) => Ok((name.to_owned(), true)),
+        _ => Err("expected NAME=off or NAME=on".into()),
+    }
+}
+
+/// Token ids, such as `1,2,3` or `1 2 3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids(pub Vec<u32>);
+
+impl FromStr for Ids {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(|c: char| c == ',' || c.is_ascii_whitespace())
+            .filter(|word| !word.is_empty())
+            .map(|word| word.parse().map_err(|_| format!("`{word}` is not a token id (a number such as 42)")))
+            .collect::<Result<_, _>>()
+            .map(Ids)
+    }
+}
+
+/// Parses the command line; prints help, or what is wrong with it, where that is the answer.
+pub fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        // A closed stdout or stderr leaves nobody to tell.
+        let _ = error.print();
+        if lacks_file(&error) {
+            crate::say(format_args!(
+                "\nFILE is a model in GGUF format; `make model` in the repository fetches a small one into models/."
+            ));
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })
+}
+
+fn lacks_file(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::MissingRequiredArgument
+        && matches!(error.get(ContextKind::InvalidArg),
+            Some(ContextValue::Strings(names)) if names.iter().any(|name| name == "<FILE>"))
+}
+
+/// Log lines on stderr: warnings, or more with `-v`.
+pub fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        2 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn ids_are_separated_by_commas_or_spaces() {
+        assert_eq!("1, 2\n3,".parse(), Ok(Ids(vec![1, 2, 3])));
+        assert_eq!("".parse(), Ok(Ids(vec![])));
+        assert!("1,x".parse::<Ids>().unwrap_err().contains("`x`"));
+        assert!("-1".parse::<Ids>().is_err());
+        assert!("4294967296".parse::<Ids>().is_err());
+    }
+
+    #[test]
+    fn passes_are_switched_by_name() {
+        assert_eq!(parse_pass("fuse-gate=off"), Ok(("fuse-gate".into(), false)));
+        assert_eq!(parse_pass("fuse-gate=on"), Ok(("fuse-gate".into(), true)));
+        assert!(parse_pass("fuse-gate").is_err());
+        assert!(parse_pass("fuse-gate=maybe").is_err());
+    }
+}

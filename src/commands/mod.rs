@@ -1,0 +1,20 @@
+//! One file a command.
+
+pub mod info;
+pub mod perplexity;
+pub mod run;
+pub mod tokenize;
+
+use std::process::ExitCode;
+
+use crate::cli::Command;
+
+/// Runs a command; the code is for an end that is neither success nor error.
+pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Tokenize(args) => tokenize::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Perplexity(args) => perplexity::run(&args).map(|()| ExitCode::SUCCESS),
+    }
+}

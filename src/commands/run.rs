@@ -1,0 +1,252 @@
+//! `unisonic run`: continues a prompt, or answers a message, greedily.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use sha2::{Digest, Sha256};
+use unisonic_core::format::GgufFile;
+use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
+use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
+use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
+
+use crate::cli::{FileArg, Ids, LoadArgs};
+use crate::output::{say, spinner, write_json, write_stdout};
+use crate::{interrupt, model};
+
+const EXAMPLES: &str = "\
+Examples:
+  unisonic run model.gguf \"The capital of France is\"          continue a text
+  unisonic run --chat model.gguf \"What is the capital of France?\"
+  unisonic run --chat --system \"Answer in French.\" model.gguf \"Good morning\"
+  printf 'def fibonacci(n):' | unisonic run --max-tokens 64 model.gguf -
+  unisonic run --json --ids 1,2,3 model.gguf                    token ids in, token ids out
+
+Each step takes the most probable token, so the same prompt gives the same answer everywhere.";
+
+/// Continues a prompt, or answers a message with --chat; the text is streamed to stdout
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RunArgs {
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    prompt: PromptArgs,
+    /// Most tokens to generate [default: until the model ends its answer or the context is full]
+    #[arg(short = 'n', long, value_name = "TOKENS")]
+    max_tokens: Option<u32>,
+    /// Prints nothing but one line of JSON: token_ids (end token included), text, stop, and what ran
+    #[arg(long)]
+    json: bool,
+    /// Adds logits_sha256 to the JSON: a digest of the bits of every step's logits (f32, little-endian)
+    #[arg(long, requires = "json")]
+    logits_digest: bool,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// What to continue.
+#[derive(Args)]
+#[group(skip)]
+struct PromptArgs {
+    /// Text to continue, or with --chat the user's message; `-` reads it from stdin
+    #[arg(value_name = "PROMPT", required_unless_present_any = ["prompt_file", "ids"])]
+    prompt: Option<String>,
+    /// Reads the prompt from a file, every byte of it
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["prompt", "ids"])]
+    prompt_file: Option<PathBuf>,
+    /// Token ids instead of a text, separated by commas; nothing is added to them
+    #[arg(long, value_name = "IDS", conflicts_with_all = ["prompt", "chat", "literal"])]
+    ids: Option<Ids>,
+    /// Takes special tokens such as <|im_end|> in PROMPT as plain text
+    #[arg(long, conflicts_with = "chat")]
+    literal: bool,
+    /// PROMPT is a user's message: uses the chat template of the file. Messages are always plain text
+    #[arg(long)]
+    chat: bool,
+    /// System message of the chat
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    system: Option<String>,
+    /// Chat template (Jinja) to use instead of the file's
+    #[arg(long, value_name = "PATH", requires = "chat")]
+    chat_template: Option<PathBuf>,
+    /// The date that chat templates may show, as YYYY-MM-DD
+    #[arg(long, value_name = "DATE", requires = "chat")]
+    date: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    interrupt::install()?;
+    let path = &args.file.file;
+    let file = model::open(path)?;
+    let tokenizer = model::tokenizer(&file, path)?;
+    let prompt = prompt_ids(&args.prompt, &file, &tokenizer)?;
+    tracing::debug!(?prompt, "prompt ids");
+    let mut engine = model::load(&file, path, &args.load, 1)?;
+
+    let answer = answer(&mut engine, &tokenizer, &prompt, args)?;
+    if args.json {
+        let mut line = serde_json::json!({
+            "model": path.to_string_lossy(),
+            "device": engine.device().id,
+            "profile": engine.device().profile,
+            "prompt_tokens": prompt.len(),
+            "token_ids": answer.completion.token_ids,
+            "text": answer.text,
+            "stop": answer.completion.stop.as_str(),
+        });
+        if let Some(digest) = answer.logits_sha256 {
+            line["logits_sha256"] = digest.into();
+        }
+        write_json(&line)?;
+    } else if !answer.text.ends_with('\n') {
+        write_stdout("\n")?;
+    }
+    report(&answer.completion, prompt.len(), answer.prompt_time, answer.decode_time);
+    Ok(match answer.completion.stop {
+        Stop::Cancelled => ExitCode::from(interrupt::EXIT_CODE),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// A completion with its text and how long it took.
+struct Answer {
+    completion: Completion,
+    text: String,
+    logits_sha256: Option<String>,
+    prompt_time: Duration,
+    decode_time: Duration,
+}
+
+/// Generates, streaming the text unless the result is JSON.
+fn answer(
+    engine: &mut Engine,
+    tokenizer: &Tokenizer,
+    prompt: &[u32],
+    args: &RunArgs,
+) -> anyhow::Result<Answer> {
+    let mut session = engine.session();
+    let mut detokenizer = Detokenizer::new(tokenizer, ControlTokens::Hide);
+    let mut text = String::new();
+    let mut digest = args.logits_digest.then(Sha256::new);
+    let mut output = Ok(());
+    let started = Instant::now();
+    let mut first_token = None;
+    let waiting = spinner(&format!("reading {} tokens of prompt", prompt.len()));
+    let emit = |piece: &str, text: &mut String| -> anyhow::Result<()> {
+        text.push_str(piece);
+        if args.json || piece.is_empty() { Ok(()) } else { write_stdout(piece) }
+    };
+
+    let options = GenerateOptions { max_tokens: args.max_tokens };
+    let completion = generate(
+        engine,
+        &mut session,
+        prompt,
+        &options,
+        &|token| tokenizer.is_stop(token),
+        &mut |token, logits| {
+            if first_token.is_none() {
+                first_token = Some(Instant::now());
+                waiting.finish_and_clear();
+                interrupt::generating();
+            }
+            if let Some(digest) = &mut digest {
+                logits.iter().for_each(|z| digest.update(z.to_bits().to_le_bytes()));
+            }
+            if !tokenizer.is_stop(token) {
+                output = emit(&detokenizer.push(token), &mut text);
+            }
+            if output.is_err() || interrupt::requested() {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        },
+    );
+    waiting.finish_and_clear();
+    let completion = completion?;
+    output?;
+    emit(&detokenizer.finish(), &mut text)?;
+    let ended = Instant::now();
+    let first_token = first_token.unwrap_or(ended);
+    Ok(Answer {
+        completion,
+        text,
+        logits_sha256: digest.map(|digest| format!("{:x}", digest.finalize())),
+        prompt_time: first_token - started,
+        decode_time: ended - first_token,
+    })
+}
+
+/// The ids of the prompt, whichever way it was given.
+fn prompt_ids(args: &PromptArgs, file: &GgufFile, tokenizer: &Tokenizer) -> anyhow::Result<Vec<u32>> {
+    if let Some(Ids(ids)) = &args.ids {
+        model::check_ids(ids, tokenizer.vocab_len())?;
+        return Ok(ids.clone());
+    }
+    let text = prompt_text(args)?;
+    if args.chat {
+        return chat_ids(args, text, file, tokenizer);
+    }
+    let specials = if args.literal { Specials::Literal } else { Specials::Parse };
+    Ok(tokenizer.encode_prompt(&text, specials)?)
+}
+
+fn prompt_text(args: &PromptArgs) -> anyhow::Result<String> {
+    match (&args.prompt, &args.prompt_file) {
+        (Some(prompt), _) if prompt == "-" => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
+            Ok(text)
+        }
+        (Some(prompt), _) => Ok(prompt.clone()),
+        (None, Some(path)) => std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the prompt from {}", path.display())),
+        (None, None) => bail!("there is no prompt"),
+    }
+}
+
+fn chat_ids(
+    args: &PromptArgs,
+    text: String,
+    file: &GgufFile,
+    tokenizer: &Tokenizer,
+) -> anyhow::Result<Vec<u32>> {
+    let template = match &args.chat_template {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(anyhow::Error::new)
+            .and_then(|source| Ok(ChatTemplate::new(source)?))
+            .with_context(|| format!("cannot use the chat template {}", path.display()))?,
+        None => ChatTemplate::from_metadata(file.metadata(), None)?,
+    };
+    let system = args.system.iter().map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
+    let options = ChatOptions { date: args.date.clone(), ..ChatOptions::default() };
+    let rendered = template.render(tokenizer, &messages, &options)?;
+    tracing::debug!(prompt = rendered.text(), "rendered chat");
+    Ok(encode_chat(tokenizer, &rendered)?)
+}
+
+/// The closing line on stderr.
+fn report(completion: &Completion, prompt_tokens: usize, prompt_time: Duration, decode_time: Duration) {
+    let generated = completion.token_ids.len();
+    // The first token comes with the prompt; the others are what decoding took time for.
+    let decoded = generated.saturating_sub(1);
+    say(format_args!(
+        "[prompt: {prompt_tokens} tokens{}; generated: {generated} tokens{}; stop: {}]",
+        rate(prompt_tokens, prompt_time),
+        rate(decoded, decode_time),
+        completion.stop.as_str()
+    ));
+}
+
+/// `, 12.3/s`, or nothing where nothing was measured.
+fn rate(tokens: usize, time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if tokens > 0 && seconds > 0.0 { format!(", {:.1}/s", tokens as f64 / seconds) } else { String::new() }
+}

@@ -1,0 +1,102 @@
+//! From the command line to a model: opening the file, its tokenizer, and the engine on a device.
+
+use std::cell::RefCell;
+use std::num::NonZero;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use unisonic_core::format::GgufFile;
+use unisonic_devices::OpenOptions;
+use unisonic_engine::tokenizer::Tokenizer;
+use unisonic_engine::{Engine, EngineOptions};
+use unisonic_planner::PlanOptions;
+
+use crate::cli::{Diagnostic, LoadArgs};
+use crate::output::{progress_bar, say};
+
+/// Opens a model file.
+pub fn open(path: &Path) -> anyhow::Result<GgufFile> {
+    if !path.exists() {
+        bail!(
+            "there is no file {}; give the path of a GGUF model, or fetch a small one with `make model`",
+            path.display()
+        );
+    }
+    GgufFile::open(path).with_context(|| format!("cannot open {} as a model", path.display()))
+}
+
+/// The tokenizer of a model file.
+pub fn tokenizer(file: &GgufFile, path: &Path) -> anyhow::Result<Tokenizer> {
+    Tokenizer::from_metadata(file.metadata())
+        .with_context(|| format!("cannot use the tokenizer of {}", path.display()))
+}
+
+/// Plans the model and loads it on the device, with a progress bar.
+pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> anyhow::Result<Engine> {
+    let options = EngineOptions {
+        context_len: args.context,
+        sequences: 1,
+        chunk_rows: args.chunk,
+        max_outputs,
+        plan: plan_options(args),
+    };
+    if let Some(folder) = &args.dump_ir {
+        dump_ir(file, &options.plan, folder)?;
+    }
+    let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
+    let device = unisonic_devices::open(
+        &args.device,
+        OpenOptions { exact_v, threads: args.threads.map(NonZero::get) },
+    )?;
+    let bar = progress_bar("loading", 0);
+    let engine = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {
+        bar.set_length(progress.total as u64);
+        bar.set_position(progress.loaded as u64);
+    })
+    .with_context(|| format!("cannot load {}", path.display()))?;
+    bar.finish_and_clear();
+    let profile = &engine.device().profile;
+    if profile != unisonic_core::plan::PROFILE {
+        say(format_args!("note: diagnostic arithmetic `{profile}`; results are not those of the product"));
+    }
+    tracing::info!(device = engine.device().name, profile, context_len = engine.context_len(), "loaded");
+    Ok(engine)
+}
+
+/// The planner's switches from `--pass`; the last word on a pass counts. The planner checks the names of those that are
+/// off, and there is no reason to name others.
+fn plan_options(args: &LoadArgs) -> PlanOptions<'static> {
+    let mut passes_off = Vec::new();
+    for (name, on) in &args.passes {
+        passes_off.retain(|other| other != name);
+        if !on {
+            passes_off.push(name.clone());
+        }
+    }
+    PlanOptions { passes_off, ..PlanOptions::default() }
+}
+
+/// Writes the graph as built and after each pass that changed it, and the plan, as numbered text files.
+fn dump_ir(file: &GgufFile, options: &PlanOptions<'_>, folder: &Path) -> anyhow::Result<()> {
+    let texts = RefCell::new(Vec::new());
+    let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));
+    let options = PlanOptions { dump: Some(&dump), ..options.clone() };
+    let plan = unisonic_planner::plan(file.metadata(), file.tensors(), file, &options)?;
+    texts.borrow_mut().push(("plan".to_owned(), plan.to_string()));
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (number, (name, text)) in texts.into_inner().iter().enumerate() {
+        let path = folder.join(format!("{number:02}-{name}.txt"));
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Refuses ids that the model does not have, before anything is loaded.
+pub fn check_ids(ids: &[u32], vocab_len: u32) -> anyhow::Result<()> {
+    match ids.iter().find(|&&id| id >= vocab_len) {
+        Some(id) => {
+            bail!("token id {id}, but the vocabulary has {vocab_len} tokens (0 to {})", vocab_len - 1)
+        }
+        None => Ok(()),
+    }
+}

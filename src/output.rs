@@ -1,0 +1,67 @@
+//! Writing to stdout and stderr without panics: `println!` ends the process when its reader has gone.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The reader of stdout has gone (`unisonic … | head`): a quiet end, not an error.
+#[derive(Debug)]
+pub struct StdoutClosed;
+
+impl fmt::Display for StdoutClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stdout was closed")
+    }
+}
+
+impl std::error::Error for StdoutClosed {}
+
+/// Writes text to stdout and flushes it, so that it is seen at once.
+pub fn write_stdout(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => StdoutClosed.into(),
+        _ => anyhow::Error::new(error).context("writing to stdout"),
+    })
+}
+
+/// Writes one line of JSON to stdout.
+pub fn write_json(value: &serde_json::Value) -> anyhow::Result<()> {
+    write_stdout(&format!("{value}\n"))
+}
+
+/// Writes a line to stderr. A closed stderr is nobody's concern.
+pub fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// A progress bar on stderr of `total` steps; invisible unless stderr is a terminal.
+pub fn progress_bar(what: &str, total: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len}");
+    visible(ProgressBar::new(total), style, what)
+}
+
+/// A sign of life on stderr for work of unknown length; invisible unless stderr is a terminal.
+pub fn spinner(what: &str) -> ProgressBar {
+    let bar =
+        visible(ProgressBar::new_spinner(), ProgressStyle::with_template("{spinner} {msg} {elapsed}"), what);
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    }
+    bar
+}
+
+fn visible(
+    bar: ProgressBar,
+    style: Result<ProgressStyle, indicatif::style::TemplateError>,
+    what: &str,
+) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.with_message(what.to_owned())
+}
