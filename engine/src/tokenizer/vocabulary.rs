@@ -128,6 +128,11 @@ impl Vocabulary {
         self.ids.find(hash, |&id| self.tokens.get(id as usize) == Some(text)).copied()
     }
 
+    /// Id of the token that names a byte, such as `<0x0A>`.
+    pub fn byte_id(&self, byte: u8) -> Option<u32> {
+        self.id(&format!("<0x{byte:02X}>"))
+    }
+
     /// All tokens by ascending id.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &str, TokenKind)> {
         (0u32..).zip(self.tokens.iter()).zip(&self.kinds).map(|((id, text), &kind)| (id, text, kind))
