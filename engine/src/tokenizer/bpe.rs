@@ -8,7 +8,7 @@ use unisonic_core::format::{Metadata, required};
 use super::byte_symbols::SYMBOLS;
 use super::merging::{Merge, Merging, Symbol};
 use super::pretokenizer::{Pre, Spelling};
-use super::{TokenizerError, Vocabulary};
+use super::{TokenKind, TokenizerError, Vocabulary};
 
 const MERGES: &str = "tokenizer.ggml.merges";
 
@@ -38,7 +38,11 @@ impl Bpe {
             let pair;
             (pair, id) = read_rule(text, vocabulary, id).map_err(error)?;
             let rank = i32::try_from(index).map_err(|_| error("no rule has a rank this high".to_owned()))?;
-            rules.entry(pair).or_insert(Merge { urgency: -rank, id });
+            // Text never becomes a control token.
+            let is_control = |id| vocabulary.kind(id).is_some_and(TokenKind::is_control);
+            if ![pair.0, pair.1, id].into_iter().any(is_control) {
+                rules.entry(pair).or_insert(Merge { urgency: -rank, id });
+            }
         }
         let byte_ids = (0..=255u8).map(|byte| byte_id(byte, vocabulary, pre.spelling)).collect();
         Ok(Self { pre, rules, byte_ids, warned: AtomicBool::new(false) })
@@ -70,7 +74,7 @@ impl Bpe {
     fn encode_bytes(&self, vocabulary: &Vocabulary, piece: &str, merging: &mut Merging, ids: &mut Vec<u32>) {
         if self.pre.ignore_merges {
             let symbols: String = piece.bytes().map(|byte| SYMBOLS[usize::from(byte)]).collect();
-            if let Some(id) = vocabulary.id(&symbols) {
+            if let Some(id) = vocabulary.text_id(&symbols) {
                 ids.push(id);
                 return;
             }
@@ -88,11 +92,11 @@ impl Bpe {
         merging: &mut Merging,
         ids: &mut Vec<u32>,
     ) {
-        if let Some(id) = vocabulary.id(piece).filter(|_| piece.starts_with('\n')) {
+        if let Some(id) = vocabulary.text_id(piece).filter(|_| piece.starts_with('\n')) {
             ids.push(id);
             return;
         }
-        let id_of = |c: char| vocabulary.id(c.encode_utf8(&mut [0; 4]));
+        let id_of = |c: char| vocabulary.text_id(c.encode_utf8(&mut [0; 4]));
         let characters = piece.chars().map(|c| (c.len_utf8(), id_of(c)));
         for symbol in merging.run(characters, |left, right| self.merge(left, right)) {
             if symbol.id.is_some() {
@@ -125,7 +129,7 @@ impl Bpe {
 
 fn byte_id(byte: u8, vocabulary: &Vocabulary, spelling: Spelling) -> Option<u32> {
     match spelling {
-        Spelling::Bytes => vocabulary.id(SYMBOLS[usize::from(byte)].encode_utf8(&mut [0; 4])),
+        Spelling::Bytes => vocabulary.text_id(SYMBOLS[usize::from(byte)].encode_utf8(&mut [0; 4])),
         Spelling::Characters => vocabulary.byte_id(byte),
     }
 }

@@ -144,7 +144,7 @@ impl SpecialTokens {
 
 impl Special {
     fn is_control(&self) -> bool {
-        matches!(self.kind, TokenKind::Control | TokenKind::Unknown)
+        self.kind.is_control()
     }
 }
 

@@ -54,7 +54,7 @@ impl Spm {
         let prefix = if self.space_prefix && after_special { "▁" } else { "" };
         let text = [prefix, &text.replace(' ', "▁")].concat();
         let merge = |from: usize, to: usize| {
-            let id = vocabulary.id(text.get(from..to)?)?;
+            let id = vocabulary.text_id(text.get(from..to)?)?;
             let urgency = *self.order.get(id as usize)?;
             Some(Merge { urgency, id })
         };
@@ -74,7 +74,7 @@ impl Spm {
 
     /// Appends a character: its token, or else its bytes, or else the unknown token.
     fn append(&self, vocabulary: &Vocabulary, text: &str, ids: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        if let Some(id) = vocabulary.id(text) {
+        if let Some(id) = vocabulary.text_id(text) {
             ids.push(id);
             return Ok(());
         }

@@ -207,6 +207,29 @@ fn literal_text_keeps_user_defined_tokens_only() {
     assert_eq!(pieces(&tokenizer, "<user-defined>", Specials::Literal), ["<user-defined>"]);
 }
 
+/// Words that are tokens as a whole, merge rules and scores all lead to control tokens here.
+#[test]
+fn text_never_becomes_a_control_token() {
+    let mut bpe = bpe_draft();
+    set(&mut bpe, "tokenizer.ggml.pre", text("llama-bpe"));
+    bpe.push("||", 3, 0.0);
+    bpe.merges.push("| |".into());
+    let mut spm = spm_draft();
+    spm.push("zzz", 3, 0.0);
+    spm.push("q", 2, 0.0);
+    for (draft, input) in [(bpe, "|| |>|<| x||"), (spm, "zzzzz q")] {
+        let tokenizer = draft.load().expect("loads");
+        let ids = tokenizer.encode(input, Specials::Literal).expect("encodes");
+        assert!(
+            !ids.iter().any(|&id| tokenizer.token_kind(id).is_some_and(TokenKind::is_control)),
+            "{ids:?}"
+        );
+        assert_eq!(tokenizer.decode(&ids, ControlTokens::Show).trim_start(), input);
+        let parsed = tokenizer.encode(input, Specials::Parse).expect("encodes");
+        assert_ne!(parsed, ids, "the control tokens are there to be parsed");
+    }
+}
+
 #[test]
 fn partition_is_the_rule_applied_token_by_token() {
     use proptest::prelude::*;

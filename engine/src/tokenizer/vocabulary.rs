@@ -41,6 +41,11 @@ impl TokenKind {
             _ => Self::Undefined,
         }
     }
+
+    /// Whether it is no text, so that only [`super::Specials::Parse`] finds it in one.
+    pub fn is_control(self) -> bool {
+        matches!(self, Self::Control | Self::Unknown)
+    }
 }
 
 /// Texts and kinds by id, ids by text. Ids are `0..count`.
@@ -131,6 +136,11 @@ impl Vocabulary {
     /// Id of the token that names a byte, such as `<0x0A>`.
     pub fn byte_id(&self, byte: u8) -> Option<u32> {
         self.id(&format!("<0x{byte:02X}>"))
+    }
+
+    /// Id of the token that a stretch of text may become: never a control or unknown token, which no text is.
+    pub fn text_id(&self, text: &str) -> Option<u32> {
+        self.id(text).filter(|&id| !self.kind(id).is_some_and(TokenKind::is_control))
     }
 
     /// All tokens by ascending id.
