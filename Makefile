@@ -8,12 +8,12 @@ MAX_TOKENS ?= 128
 override PROMPT := $(value PROMPT)
 export MODEL PROMPT MAX_TOKENS
 
-CARGO_TEST = cargo test --workspace --locked
+CARGO_TEST = cargo test --workspace --locked --no-fail-fast
 
-.PHONY: help run model fixtures test test-quick test-full fmt lint clean-data
+.PHONY: help run model fixtures test test-quick test-full test-aarch64 fmt lint clean-data
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: model ## fetch the default model if needed, build, and answer PROMPT="..." (MODEL=file.gguf, MAX_TOKENS=128)
 	@cargo build --release --locked
@@ -45,6 +45,9 @@ test-full: fixtures ## everything: also Gemma 3 270M, Qwen2.5-Coder-0.5B (744 MB
 	UNISONIC_TIER=full $(CARGO_TEST) --lib --bins --tests
 	@scripts/left-out.sh full
 	UNISONIC_TIER=full $(CARGO_TEST) --doc
+
+test-aarch64: ## the CPU device for aarch64, cross-compiled and run by QEMU (Debian; installs what is missing as root)
+	@scripts/test-aarch64.sh
 
 fmt: ## format the code
 	cargo fmt --all

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use unisonic_planner::passes::{PASSES, check_off};
 
 use crate::commands::{info, perplexity, run, tokenize};
 
@@ -64,9 +65,12 @@ pub struct LoadArgs {
     /// Tokens of a prompt that are run at a time
     #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub chunk: u32,
-    /// Switches an optional pass of the planner off (or on): speed changes, results do not. May be repeated
-    #[arg(long = "pass", value_name = "NAME=off", value_parser = parse_pass)]
-    pub passes: Vec<(String, bool)>,
+    /// Switches an optional pass of the planner off: speed changes, results do not. May be repeated
+    #[arg(long = "pass", value_name = "NAME=off", value_parser = parse_pass_off)]
+    pub passes_off: Vec<String>,
+    /// Runs no pass of the planner after this one
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(PASSES.iter().map(|pass| pass.name)))]
+    pub stop_after: Option<String>,
     /// Writes the graph after each pass of the planner, and the plan, as text files into a folder
     #[arg(long, value_name = "DIR")]
     pub dump_ir: Option<PathBuf>,
@@ -81,12 +85,10 @@ pub enum Diagnostic {
     ExactV,
 }
 
-fn parse_pass(text: &str) -> Result<(String, bool), String> {
-    match text.split_once('=') {
-        Some((name, "off")) => Ok((name.to_owned(), false)),
-        Some((name, "on")) => Ok((name.to_owned(), true)),
-        _ => Err("expected NAME=off or NAME=on".into()),
-    }
+fn parse_pass_off(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix("=off").ok_or("expected NAME=off; passes are on unless switched off")?;
+    check_off(name).map_err(|error| error.to_string())?;
+    Ok(name.to_owned())
 }
 
 /// Token ids, such as `1,2,3` or `1 2 3`.
@@ -156,10 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn passes_are_switched_by_name() {
-        assert_eq!(parse_pass("fuse-gate=off"), Ok(("fuse-gate".into(), false)));
-        assert_eq!(parse_pass("fuse-gate=on"), Ok(("fuse-gate".into(), true)));
-        assert!(parse_pass("fuse-gate").is_err());
-        assert!(parse_pass("fuse-gate=maybe").is_err());
+    fn optional_passes_are_switched_off_by_name() {
+        assert_eq!(parse_pass_off("fuse-gate-quantize=off"), Ok("fuse-gate-quantize".into()));
+        for wrong in
+            ["fuse-gate-quantize", "fuse-gate-quantize=on", "no-such=off", "quantize-heads=off", "=off"]
+        {
+            assert!(parse_pass_off(wrong).is_err(), "{wrong}");
+        }
     }
 }

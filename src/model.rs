@@ -10,6 +10,7 @@ use unisonic_devices::OpenOptions;
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_engine::{Engine, EngineOptions};
 use unisonic_planner::PlanOptions;
+use unisonic_planner::passes::Dump;
 
 use crate::cli::{Diagnostic, LoadArgs};
 use crate::output::{progress_bar, say};
@@ -31,30 +32,40 @@ pub fn tokenizer(file: &GgufFile, path: &Path) -> anyhow::Result<Tokenizer> {
         .with_context(|| format!("cannot use the tokenizer of {}", path.display()))
 }
 
-/// Plans the model and loads it on the device, with a progress bar.
+/// Plans the model and loads it on the device, with a progress bar; `--dump-ir` sees what the planner did even where
+/// there is no plan.
 pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> anyhow::Result<Engine> {
-    let options = EngineOptions {
-        context_len: args.context,
-        sequences: 1,
-        chunk_rows: args.chunk,
-        max_outputs,
-        plan: plan_options(args),
-    };
-    if let Some(folder) = &args.dump_ir {
-        dump_ir(file, &options.plan, folder)?;
-    }
     let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
     let device = unisonic_devices::open(
         &args.device,
         OpenOptions { exact_v, threads: args.threads.map(NonZero::get) },
     )?;
+    let texts = RefCell::new(Vec::new());
+    let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));
+    let options = EngineOptions {
+        context_len: args.context,
+        sequences: 1,
+        chunk_rows: args.chunk,
+        max_outputs,
+        plan: PlanOptions {
+            passes_off: args.passes_off.clone(),
+            stop_after: args.stop_after.clone(),
+            dump: args.dump_ir.is_some().then_some(&dump as &Dump<'_>),
+        },
+    };
     let bar = progress_bar("loading", 0);
-    let engine = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {
+    let loaded = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.loaded as u64);
-    })
-    .with_context(|| format!("cannot load {}", path.display()))?;
+    });
     bar.finish_and_clear();
+    if let Some(folder) = &args.dump_ir {
+        if let Ok(engine) = &loaded {
+            dump("plan", &engine.plan().to_string());
+        }
+        write_ir(folder, &texts.borrow())?;
+    }
+    let engine = loaded.with_context(|| format!("cannot load {}", path.display()))?;
     let profile = &engine.device().profile;
     if profile != unisonic_core::plan::PROFILE {
         say(format_args!("note: diagnostic arithmetic `{profile}`; results are not those of the product"));
@@ -63,28 +74,10 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> 
     Ok(engine)
 }
 
-/// The planner's switches from `--pass`; the last word on a pass counts. The planner checks the names of those that are
-/// off, and there is no reason to name others.
-fn plan_options(args: &LoadArgs) -> PlanOptions<'static> {
-    let mut passes_off = Vec::new();
-    for (name, on) in &args.passes {
-        passes_off.retain(|other| other != name);
-        if !on {
-            passes_off.push(name.clone());
-        }
-    }
-    PlanOptions { passes_off, ..PlanOptions::default() }
-}
-
 /// Writes the graph as built and after each pass that changed it, and the plan, as numbered text files.
-fn dump_ir(file: &GgufFile, options: &PlanOptions<'_>, folder: &Path) -> anyhow::Result<()> {
-    let texts = RefCell::new(Vec::new());
-    let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));
-    let options = PlanOptions { dump: Some(&dump), ..options.clone() };
-    let plan = unisonic_planner::plan(file.metadata(), file.tensors(), file, &options)?;
-    texts.borrow_mut().push(("plan".to_owned(), plan.to_string()));
+fn write_ir(folder: &Path, texts: &[(String, String)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    for (number, (name, text)) in texts.into_inner().iter().enumerate() {
+    for (number, (name, text)) in texts.iter().enumerate() {
         let path = folder.join(format!("{number:02}-{name}.txt"));
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }

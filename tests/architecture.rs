@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +54,10 @@ fn offending_lines(folders: &[&str], patterns: &[&str]) -> Vec<String> {
         let sources = sources(&format!("{folder}/src"));
         let test_modules = test_modules(&sources);
         for (path, text) in &sources {
-            if path.file_stem().is_some_and(|stem| test_modules.contains(&*stem.to_string_lossy())) {
+            // The module's own file, or a file in its folder.
+            let of_test_module =
+                |part: &OsStr| test_modules.contains(part.to_string_lossy().trim_end_matches(".rs"));
+            if path.strip_prefix(root()).unwrap_or(path).iter().any(of_test_module) {
                 continue;
             }
             for (number, line) in without_tests(text).lines().enumerate() {

@@ -197,9 +197,43 @@ fn ids_outside_the_vocabulary_are_refused() {
 }
 
 #[test]
-fn an_unknown_pass_is_refused_by_name() {
-    let stderr = failed(unisonic(&["run", "--pass", "no-such-pass=off", &model(), "Hi"]), 1);
-    assert_says(&stderr, &["no-such-pass"]);
+fn passes_that_cannot_be_switched_are_refused_by_name() {
+    let model = model();
+    let refused = |option: &str, value: &str| failed(unisonic(&["run", option, value, &model, "Hi"]), 2);
+    assert_says(&refused("--pass", "no-such=off"), &["no-such", "hoist-select-outputs"]);
+    assert_says(&refused("--pass", "quantize-heads=off"), &["quantize-heads", "cannot be switched off"]);
+    assert_says(&refused("--pass", "fuse-heads=on"), &["NAME=off"]);
+    assert_says(&refused("--stop-after", "no-such"), &["no-such", "hoist-select-outputs"]);
+}
+
+/// Names of the files in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_planner_can_be_watched_and_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (all, some, none) =
+        (folder.path().join("all"), folder.path().join("some"), folder.path().join("none"));
+    let whole = run_json(&["--dump-ir", all.to_str().unwrap(), "Hi"]);
+    let files = names(&all);
+    assert_eq!(files[..2], ["00-build.txt", "01-hoist-select-outputs.txt"]);
+    assert!(files.last().unwrap().ends_with("-plan.txt"), "{files:?}");
+    let plan = |folder: &Path, file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    assert!(plan(&all, files.last().unwrap()).starts_with("plan "));
+
+    let stop = ["--stop-after", "quantize-heads", "--dump-ir", some.to_str().unwrap(), "Hi"];
+    assert_eq!(run_json(&stop), whole, "what follows the required passes changes no result");
+    assert_eq!(names(&some)[3..], ["03-quantize-heads.txt", "04-plan.txt"]);
+
+    let (model, dir) = (model(), none.to_str().unwrap());
+    let stop = ["run", "--stop-after", "hoist-select-outputs", "--dump-ir", dir, &model, "Hi"];
+    assert_says(&failed(unisonic(&stop), 1), &["hoist-select-outputs", "quantize-activations", "no plan"]);
+    assert_eq!(names(&none), ["00-build.txt", "01-hoist-select-outputs.txt"]);
 }
 
 /// A copy of the tiny model in which some bytes of the header are others.

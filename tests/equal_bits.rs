@@ -9,7 +9,8 @@ use std::path::Path;
 
 use common::Tier;
 use common::float_state;
-use unisonic_engine::{Engine, EngineOptions};
+use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
+use unisonic_engine::{Engine, EngineError, EngineOptions};
 use unisonic_planner::PlanOptions;
 use unisonic_planner::passes::PASSES;
 
@@ -57,7 +58,15 @@ fn whole(model: &Path) -> Vec<Vec<f32>> {
 fn chunks_are_invisible(device: &str, model: &Path, flush: bool) {
     let right = whole(model);
     for chunk in CHUNKS {
-        let mut engine = load(device, model, chunk);
+        let options = EngineOptions { chunk_rows: chunk, ..common::options() };
+        let mut engine = match (flush, device) {
+            // This one stays in the mode of the thread, so that it flushes all the way.
+            (true, SCALAR) => {
+                let scalar = ScalarDevice::new(Arithmetic::U1).in_host_float_state();
+                common::load_with(&scalar, model, &options)
+            }
+            _ => common::load_on(device, model, &options),
+        };
         let ids = ids(&engine);
         let (rows, what) = if flush {
             let (rows, flushes) = float_state::flushing(|| common::logits(&mut engine, &ids));
@@ -122,6 +131,20 @@ fn passes_are_invisible(device: &str, model: &Path) {
             &format!("{device}: without {}", off.join(", ")),
         );
     }
+}
+
+/// The pages of a session mean nothing to another engine, so that it must not run over them.
+#[test]
+fn a_session_of_another_engine_is_refused() {
+    let model = common::quant("Q4_0");
+    let (mut one, mut other) = (load("cpu", &model, 64), load("cpu", &model, 64));
+    let mut session = one.session();
+    let before = common::extend(&mut one, &mut session, &[1, 2, 3]);
+    let refused = other.extend(&mut session, &[4], 0, &mut |_, _| panic!("there are no logits"));
+    assert!(matches!(refused, Err(EngineError::ForeignSession)), "{refused:?}");
+    assert_eq!(session.tokens(), [1, 2, 3]);
+    session.truncate(0);
+    assert_equal(&common::extend(&mut one, &mut session, &[1, 2, 3]), &before, "with its own engine");
 }
 
 macro_rules! models {

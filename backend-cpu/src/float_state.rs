@@ -72,7 +72,7 @@ fn read() -> State {}
 fn write(_: State) {}
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Subnormals flushed, rounding down.
@@ -87,16 +87,24 @@ mod tests {
     #[cfg(target_arch = "aarch64")]
     const MODE: State = State::MAX;
 
+    /// Runs `f` with the thread rounding down and flushing subnormals, as a careless host might.
+    pub(crate) fn rounding_down<T>(f: impl FnOnce() -> T) -> T {
+        let before = read();
+        write(OTHER);
+        let result = f();
+        write(before);
+        result
+    }
+
     #[test]
     fn the_mode_is_default_inside_and_restored_outside() {
-        let original = read();
-        write(OTHER);
-        let inside = {
-            let _state = DefaultFloatState::enter();
-            read()
-        };
-        let after = read();
-        write(original);
+        let (inside, after) = rounding_down(|| {
+            let inside = {
+                let _state = DefaultFloatState::enter();
+                read()
+            };
+            (inside, read())
+        });
         assert_eq!(inside & MODE, DEFAULT & MODE);
         assert_eq!(after & MODE, OTHER & MODE);
     }

@@ -1,5 +1,8 @@
 //! Memory that can be refused: every large allocation of the devices.
 
+use std::cell::UnsafeCell;
+use std::ops::Range;
+
 use unisonic_core::plan::DeviceError;
 
 /// `rows * width` zeros; an error instead of an abort where they do not fit.
@@ -18,12 +21,17 @@ pub fn allocate<T: Clone + Default>(what: &str, rows: usize, width: usize) -> Re
 }
 
 /// Zeroed memory that starts at a cache line. The system hands it out lazily: what is never written costs nothing.
+///
+/// Parts of it can be written through [`Lines::as_ptr`] while others are read: it is cells, not values.
 #[derive(Debug)]
 pub struct Lines {
-    bytes: Vec<u8>,
+    cells: Vec<UnsafeCell<u8>>,
     start: usize,
     len_bytes: usize,
 }
+
+// SAFETY: what is shared is written through raw pointers only, whose users promise that nobody else uses those bytes.
+unsafe impl Sync for Lines {}
 
 const LINE: usize = 64;
 
@@ -32,26 +40,38 @@ impl Lines {
     pub fn zeroed(what: &str, len_bytes: usize) -> Result<Self, DeviceError> {
         let bytes: Vec<u8> = allocate(what, 1, len_bytes.saturating_add(LINE))?;
         let start = bytes.as_ptr().align_offset(LINE);
-        Ok(Self { bytes, start, len_bytes })
+        Ok(Self { cells: into_cells(bytes), start, len_bytes })
     }
 
-    /// All bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..][..self.len_bytes]
+    /// Some of the bytes, to read.
+    ///
+    /// # Safety
+    /// No thread writes them meanwhile.
+    pub unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        let cells = &self.cells[self.start..][..self.len_bytes][range];
+        // SAFETY: the cells are in bounds, and the caller promises that they are not written.
+        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }
     }
 
     /// All bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..][..self.len_bytes]
+        let cells = &mut self.cells[self.start..][..self.len_bytes];
+        // SAFETY: exclusive access to the cells is exclusive access to the bytes in them.
+        unsafe { std::slice::from_raw_parts_mut(cells.as_mut_ptr().cast(), cells.len()) }
     }
 
-    /// Number of bytes.
-    pub fn len_bytes(&self) -> usize {
-        self.len_bytes
+    /// The first of some bytes, to write what nobody else uses meanwhile.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn as_ptr(&self, range: Range<usize>) -> *mut u8 {
+        UnsafeCell::raw_get(self.cells[self.start..][..self.len_bytes][range].as_ptr())
     }
+}
 
-    /// The first byte.
-    pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.bytes_mut().as_mut_ptr()
-    }
+/// The same memory, each value in a cell of its own.
+pub fn into_cells<T>(values: Vec<T>) -> Vec<UnsafeCell<T>> {
+    let mut values = std::mem::ManuallyDrop::new(values);
+    // SAFETY: UnsafeCell<T> has the layout of T, and the parts come from a Vec that is not used any more.
+    unsafe { Vec::from_raw_parts(values.as_mut_ptr().cast(), values.len(), values.capacity()) }
 }

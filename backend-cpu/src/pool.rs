@@ -12,8 +12,9 @@ use std::thread::JoinHandle;
 
 use crate::float_state::DefaultFloatState;
 
-/// Turns of a waiting loop before a thread gives its processor away: some tens of microseconds.
-const SPINS: u32 = 20_000;
+/// Turns of a waiting loop before a thread gives its processor away. A turn is a pause of the processor, some ten to a
+/// hundred nanoseconds, and the next step usually follows within microseconds.
+const SPINS: u32 = 2_000;
 
 /// A pool of threads, the caller of [`Pool::run`] being one of them.
 pub struct Pool {
@@ -113,6 +114,8 @@ impl Pool {
         shared.open();
         let mine = catch_unwind(AssertUnwindSafe(|| shared.take_tasks(job)));
         shared.close();
+        // A worker that wakes late finds nothing to call.
+        *lock(&shared.job) = None;
         if mine.is_err() || shared.panicked.swap(false, Ordering::Relaxed) {
             panic!("a task of the CPU device panicked");
         }

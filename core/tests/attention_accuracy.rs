@@ -6,7 +6,7 @@ mod generator;
 
 use generator::gauss_row;
 use unisonic_core::numerics::attention::{
-    CHUNK, KeyChunk, KvChunk, Q16, attend_chunk, default_scale, finish, kappa, visible_in_chunk,
+    CHUNK, KeyChunk, KvChunk, Q16, attend_chunk, default_kappa, finish, visible_in_chunk,
 };
 use unisonic_core::numerics::exact_v;
 use unisonic_core::numerics::kv::{quantize_head_16, quantize_value_8};
@@ -29,7 +29,7 @@ fn errors(position: usize) -> (f64, f64) {
     let (mut qh, mut ql, mut sq) = ([0; HEAD], [0; HEAD], 0.0);
     assert!(quantize_head_16(&query, &mut qh, &mut ql, &mut sq));
     let q = Q16 { high: &qh, low: &ql, scale: sq };
-    let kappa = kappa(default_scale(HEAD as u32));
+    let kappa = default_kappa(HEAD as u32);
 
     let (mut u1, mut diagnostic) = (Merger::new(), Merger::new());
     for c in 0..CHUNKS {

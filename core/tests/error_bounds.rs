@@ -3,6 +3,7 @@
 //! References are `libm` functions in f64, whose error is below 2^-52 relative: nothing beside these bounds.
 
 use unisonic_core::numerics::activation::{gelu, soft_cap};
+use unisonic_core::numerics::attention::default_kappa;
 use unisonic_core::numerics::elementary::{
     exp, exp2, exp2_pair, log, log1m, recip, rsqrt, scale_exponent, sigmoid,
 };
@@ -163,6 +164,24 @@ fn embedding_scale_is_rounded_once() {
         let middle = |other: u32| (f64::from(root) + f64::from(f32::from_bits(other))) / 2.0;
         let (low, high) = (middle(root.to_bits() - 1), middle(root.to_bits() + 1));
         assert!(low * low <= f64::from(n) && f64::from(n) <= high * high, "sqrt({n}) = {root}");
+    }
+}
+
+/// For every n: the squares of the middles to both neighbours, times n, lie on both sides of log2(e)^2.
+#[test]
+fn default_kappa_is_rounded_once() {
+    // floor(log2(e)^2 * 2^120)
+    const LOG2_E_SQUARED: u128 = 0x214_D498_F853_F343_ED13_FDA0_8F3F_DF79;
+    for n in 1..=1_u32 << 20 {
+        let bits = default_kappa(n).to_bits();
+        // Twice the mantissa, and the exponent of half a unit in the last place: value = twice * 2^-half.
+        let twice = u128::from((bits & 0x7F_FFFF) | 0x80_0000) * 2;
+        let half = 151 - (bits >> 23);
+        // middle^2 * n * 2^120, the middles being (twice ± 1) * 2^-half.
+        let shift = 120 - 2 * half;
+        let (below, above) = (twice - 1, twice + 1);
+        assert!((below * below * u128::from(n)) << shift <= LOG2_E_SQUARED, "{n}");
+        assert!((above * above * u128::from(n)) << shift > LOG2_E_SQUARED, "{n}");
     }
 }
 

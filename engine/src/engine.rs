@@ -51,7 +51,6 @@ pub struct LoadProgress {
 /// A model loaded on a device.
 pub struct Engine {
     program: Box<dyn Program>,
-    device: DeviceInfo,
     pages: PagePool,
     context_len: u32,
     chunk_rows: u32,
@@ -113,7 +112,7 @@ impl Engine {
             progress(LoadProgress { loaded, total });
         })?;
         let pages = PagePool::new(kv_pages);
-        Ok(Self { program, device: device.info(), pages, context_len, chunk_rows, max_outputs })
+        Ok(Self { program, pages, context_len, chunk_rows, max_outputs })
     }
 
     /// The plan that runs.
@@ -123,7 +122,7 @@ impl Engine {
 
     /// The device that it runs on.
     pub fn device(&self) -> &DeviceInfo {
-        &self.device
+        self.program.device()
     }
 
     /// Longest sequence, in tokens.
@@ -131,7 +130,7 @@ impl Engine {
         self.context_len
     }
 
-    /// An empty sequence.
+    /// An empty sequence, for this engine alone.
     pub fn session(&self) -> Session {
         Session { tokens: Vec::new(), pages: PageTable::new(self.pages.clone()) }
     }
@@ -147,6 +146,9 @@ impl Engine {
         first_output: usize,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), EngineError> {
+        if !session.pages.is_of(&self.pages) {
+            return Err(EngineError::ForeignSession);
+        }
         let needed = session.tokens.len() + tokens.len();
         if needed > self.context_len as usize {
             return Err(EngineError::ContextOverflow {
@@ -204,7 +206,7 @@ impl Engine {
             return Err(EngineError::Range {
                 position: positions[flag.row as usize],
                 step: self.plan().steps[flag.step as usize].label.clone(),
-                profile: self.device.profile.clone(),
+                profile: self.device().profile.clone(),
             });
         }
         session.tokens.extend_from_slice(&tokens[chunk.clone()]);

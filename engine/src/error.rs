@@ -12,6 +12,9 @@ pub enum EngineError {
     /// The device refused or failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A session of another engine, whose pages hold nothing here.
+    #[error("the session belongs to another engine; extend it with the engine that made it")]
+    ForeignSession,
     /// More tokens than the context holds.
     #[error(
         "context overflow: the sequence would be {needed} tokens long, but the context holds {context_len} \

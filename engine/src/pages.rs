@@ -44,6 +44,11 @@ impl PageTable {
         Self { pages: Vec::new(), pool }
     }
 
+    /// Whether the pages are those of a pool.
+    pub(crate) fn is_of(&self, pool: &PagePool) -> bool {
+        Arc::ptr_eq(&self.pool.free, &pool.free)
+    }
+
     pub(crate) fn pages(&self) -> &[u32] {
         &self.pages
     }

@@ -1,6 +1,7 @@
 //! Why a model has no plan.
 
 use unisonic_core::format::{GgmlType, MetadataError};
+use unisonic_core::numerics::range::OutOfRange;
 use unisonic_core::plan::ReadError;
 
 use crate::passes::PassError;
@@ -33,6 +34,18 @@ pub enum PlanError {
         found: String,
         /// What is possible.
         expected: String,
+    },
+    /// A number that the arithmetic is not defined for (docs/numerics.md "Range contract").
+    #[error(
+        "metadata key `{key}` is {}, but {}; the file is damaged or made for another program",
+        .number.found,
+        .number.expected
+    )]
+    Number {
+        /// The key.
+        key: String,
+        /// Its value and what is possible.
+        number: OutOfRange,
     },
     /// Something that is defined but not built yet.
     #[error("{what} is not supported yet (metadata key `{key}` is {found}); {instead}")]
@@ -102,16 +115,12 @@ pub enum PlanError {
         examples: String,
     },
     /// A RoPE factor that is not a number above 0 (docs/numerics.md "Range contract").
-    #[error(
-        "tensor `{tensor}`: RoPE factor {index} is {found}, expected a finite number above 0; the file is damaged"
-    )]
+    #[error("tensor `{tensor}`, {factor}; the file is damaged")]
     RopeFactor {
         /// Its name.
         tensor: String,
-        /// Which value.
-        index: usize,
-        /// The value.
-        found: f32,
+        /// Which value, and what is wrong with it.
+        factor: OutOfRange,
     },
     /// RoPE factors of another length than their tensor's entry says.
     #[error(

@@ -11,7 +11,6 @@
 
 mod error;
 pub mod graph;
-mod kappa;
 mod lower;
 mod models;
 pub mod passes;

@@ -4,12 +4,11 @@
 
 use unisonic_core::numerics::attention::{query_scale, visible_in_chunk};
 use unisonic_core::numerics::elementary as scalar;
-use unisonic_core::numerics::float::{INV_16319, LOG2E, abs_bits as abs_bits_of, pow2, tree};
+use unisonic_core::numerics::float::{INV_16319, LOG2E, SNAP_LIMIT, abs_bits as abs_bits_of, pow2, tree};
 use unisonic_core::numerics::fwht::{fwht, fwht_scales};
 
 use super::elementary::{abs_bits, clamp, exp2_pair, rne, scale_exponent, snap, soft_cap};
 use super::kv::{KEYS, KvCache, LOW_BIAS, Parts};
-use super::rows::NEGLIGIBLE;
 use crate::simd::{LANES, Simd};
 
 /// Longest head.
@@ -173,7 +172,7 @@ unsafe fn attend_block<S: Simd>(
         let mut lanes = [0_i32; LANES];
         S::store_i(lanes.as_mut_ptr(), largest);
         let amax = f32::from_bits(lanes.into_iter().fold(0, i32::max) as u32);
-        if abs_bits_of(amax) < NEGLIGIBLE.to_bits() {
+        if abs_bits_of(amax) < SNAP_LIMIT.to_bits() {
             state.output[..query.high.len()].fill(0.0);
             return;
         }

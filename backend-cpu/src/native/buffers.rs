@@ -1,8 +1,7 @@
 //! Activation buffers: memory that the tasks of a step write side by side.
 //!
-//! Tasks of one step write disjoint rows or columns of its result and read other buffers only: a plan never lets a step
-//! write what it reads. So buffers hand out raw rows, and the steps say why their
-//! rows are disjoint.
+//! Tasks of one step write disjoint rows or columns of its result and read other buffers only: `Plan::check` has seen that
+//! no step writes what it reads. So buffers hand out raw rows, and the steps say why their rows are disjoint.
 
 use std::cell::UnsafeCell;
 
@@ -10,10 +9,10 @@ use unisonic_core::plan::{Buffer, BufferId, BufferKind, DeviceError, Limits, Row
 
 use super::linear::Activations;
 use super::rows::A16Mut;
-use crate::memory::allocate;
+use crate::memory::{allocate, into_cells};
 
 /// An array whose parts are written by different threads.
-pub struct Shared<T>(UnsafeCell<Vec<T>>);
+pub struct Shared<T>(Vec<UnsafeCell<T>>);
 
 // SAFETY: access goes through `slice` and `slice_mut`, whose callers promise that no part is written while it is used
 // elsewhere.
@@ -21,7 +20,7 @@ unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 impl<T: Clone + Default> Shared<T> {
     fn allocate(rows: usize, width: usize) -> Result<Self, DeviceError> {
-        Ok(Self(UnsafeCell::new(allocate("an activation buffer", rows, width)?)))
+        Ok(Self(into_cells(allocate("an activation buffer", rows, width)?)))
     }
 
     /// A part to read.
@@ -29,28 +28,24 @@ impl<T: Clone + Default> Shared<T> {
     /// # Safety
     /// No thread writes it meanwhile.
     pub unsafe fn slice(&self, at: usize, len: usize) -> &[T] {
-        // SAFETY: the caller's promise.
-        let all: &Vec<T> = unsafe { &*self.0.get() };
-        &all[at..at + len]
+        let cells = &self.0[at..at + len];
+        // SAFETY: the cells are in bounds, and the caller promises that they are not written.
+        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), len) }
     }
 
     /// A part to write.
     ///
     /// # Safety
     /// No other thread uses it meanwhile.
-    #[allow(clippy::mut_from_ref, reason = "that is what the cell is for")]
+    #[allow(clippy::mut_from_ref, reason = "that is what the cells are for")]
     pub unsafe fn slice_mut(&self, at: usize, len: usize) -> &mut [T] {
-        // SAFETY: the Vec itself is never changed, and the caller promises that the part is its own.
-        unsafe {
-            let all: *mut Vec<T> = self.0.get();
-            assert!(at + len <= (*all).len(), "a step writes rows {at}..{} of {}", at + len, (*all).len());
-            std::slice::from_raw_parts_mut((*all).as_mut_ptr().add(at), len)
-        }
+        let cells = &self.0[at..at + len];
+        // SAFETY: the cells are in bounds, and the caller promises that they are its own.
+        unsafe { std::slice::from_raw_parts_mut(UnsafeCell::raw_get(cells.as_ptr()), len) }
     }
 
     fn as_ptr(&self) -> *const T {
-        // SAFETY: the Vec itself is never changed.
-        unsafe { (*self.0.get()).as_ptr() }
+        self.0.as_ptr().cast()
     }
 }
 
@@ -139,8 +134,11 @@ impl Buffers {
     #[allow(clippy::mut_from_ref, reason = "see the module")]
     pub unsafe fn columns_mut(&self, id: BufferId, row: usize, at: usize, len: usize) -> &mut [f32] {
         match self.get(id) {
-            // SAFETY: the caller's promise.
-            Data::F32 { width, values } => unsafe { values.slice_mut(row * width + at, len) },
+            Data::F32 { width, values } => {
+                assert!(at + len <= *width, "columns {at}..{} of {width}", at + len);
+                // SAFETY: the caller's promise.
+                unsafe { values.slice_mut(row * width + at, len) }
+            }
             _ => panic!("the plan writes buffer {} as f32", id.0),
         }
     }

@@ -4,7 +4,7 @@
 
 use unisonic_core::numerics::activation::{GELU_C1, GELU_C2};
 use unisonic_core::numerics::elementary::EXP2;
-use unisonic_core::numerics::float::{LOG2E, ROUNDER, pow2};
+use unisonic_core::numerics::float::{LOG2E, ROUNDER, SNAP_LIMIT};
 
 use crate::simd::Simd;
 
@@ -20,7 +20,7 @@ pub unsafe fn abs_bits<S: Simd>(x: S::F) -> S::I {
 pub unsafe fn snap<S: Simd>(x: S::F) -> S::F {
     // SAFETY: the caller has the instructions of S.
     unsafe {
-        let limit = S::splat_i(pow2(-60).to_bits() as i32);
+        let limit = S::splat_i(SNAP_LIMIT.to_bits() as i32);
         S::from_bits(S::select_lt(abs_bits::<S>(x), limit, S::splat_i(0), S::bits(x)))
     }
 }

@@ -8,8 +8,6 @@
 //! | key scales | 256 | 64 f32 |
 //! | value scales | 256 | 64 f32 |
 
-use std::cell::UnsafeCell;
-
 use unisonic_core::plan::{DeviceError, KvLayer, Limits, PAGE_TOKENS};
 
 use crate::memory::Lines;
@@ -27,11 +25,8 @@ pub struct KvCache {
     pub heads: usize,
     /// Values a head.
     pub head_len: usize,
-    lines: UnsafeCell<Lines>,
+    lines: Lines,
 }
-
-// SAFETY: slots are written through `write`, whose callers promise that nobody else uses them meanwhile.
-unsafe impl Sync for KvCache {}
 
 /// Byte offsets of the parts of a block.
 #[derive(Clone, Copy)]
@@ -93,13 +88,13 @@ impl KvCache {
         let (heads, head_len) = (layer.heads as usize, layer.head_len as usize);
         let blocks = (limits.kv_pages as usize).saturating_mul(heads);
         let len_bytes = blocks.saturating_mul(Parts { head_len }.len_bytes());
-        Ok(Self { heads, head_len, lines: UnsafeCell::new(Lines::zeroed("the KV cache", len_bytes)?) })
+        Ok(Self { heads, head_len, lines: Lines::zeroed("the KV cache", len_bytes)? })
     }
 
     /// Puts a byte everywhere.
     #[cfg(test)]
     pub fn fill(&mut self, byte: u8) {
-        self.lines.get_mut().bytes_mut().fill(byte);
+        self.lines.bytes_mut().fill(byte);
     }
 
     fn block_range(&self, page: u32, head: usize) -> std::ops::Range<usize> {
@@ -114,8 +109,7 @@ impl KvCache {
     /// No thread writes a slot of it meanwhile.
     pub unsafe fn block(&self, page: u32, head: usize) -> &[u8] {
         // SAFETY: the caller's promise.
-        let lines: &Lines = unsafe { &*self.lines.get() };
-        &lines.bytes()[self.block_range(page, head)]
+        unsafe { self.lines.bytes(self.block_range(page, head)) }
     }
 
     /// Writes one slot of a block.
@@ -131,12 +125,10 @@ impl KvCache {
         assert!(
             slot < KEYS && [from.key_high, from.key_low, from.value].iter().all(|x| x.len() == self.head_len)
         );
-        // SAFETY: the range is inside the memory (checked here), every offset of `Parts` for a slot below KEYS is inside
+        // SAFETY: the range is inside the memory (`as_ptr` checks), every offset of `Parts` for a slot below KEYS is inside
         // a block, and the bytes of a slot belong to the caller.
         unsafe {
-            let lines: *mut Lines = self.lines.get();
-            assert!(range.end <= (*lines).len_bytes());
-            let block = (*lines).as_mut_ptr().add(range.start);
+            let block = self.lines.as_ptr(range);
             for d in 0..self.head_len {
                 let key = parts.key(slot, d);
                 *block.add(key) = (from.key_high[d] as u8) ^ 0x80;

@@ -120,7 +120,7 @@ unsafe fn block_tokens<S: Simd, Q: Quants, const SUB: usize, const MIN: bool, co
     x: Activations,
     out: *mut f32,
 ) {
-    // SAFETY: the caller's promise; the walk over the panel is that of `matrix::pack_superblock`.
+    // SAFETY: the caller's promise; the walk over the panel is that of `packing::pack_superblock`.
     unsafe {
         let superblocks = tiles.div_ceil(SUPERBLOCK_TILES);
         let mut acc = [S::splat_f(0.0); N];
@@ -286,7 +286,7 @@ unsafe fn sub_blocks<S: Simd, Q: Quants, const SUB: usize, const MIN: bool, cons
 /// `acc = acc + snap(T_s*(D_s*128))` with `T = T + (i2f(HH_b)*128 + i2f(C_b))*d_b`, row by row.
 #[inline(always)]
 unsafe fn w16_rows<S: Simd>(panel: *const u8, tiles: usize, x: Activations, rows: usize, out: *mut f32) {
-    // SAFETY: the caller's promise; the walk over the panel is that of `matrix::pack_w16`.
+    // SAFETY: the caller's promise; the walk over the panel is that of `packing::pack_w16`.
     unsafe {
         let superblocks = tiles.div_ceil(SUPERBLOCK_TILES);
         for row in 0..rows {

@@ -77,7 +77,9 @@ impl PackedMatrix {
 
     /// One panel.
     pub fn panel(&self, panel: usize) -> &[u8] {
-        &self.lines.bytes()[panel * self.panel_len_bytes..][..self.panel_len_bytes]
+        let start = panel * self.panel_len_bytes;
+        // SAFETY: packed once, then only read.
+        unsafe { self.lines.bytes(start..start + self.panel_len_bytes) }
     }
 
     /// A row as an embedding: unpacked, then `core::numerics::embedding`.

@@ -1,7 +1,7 @@
 //! The fast CPU device: the steps of a plan on vectors and threads, equal to the scalar device bit for bit.
 //!
 //! Start reading at `program.rs` (the loop over steps) and `steps.rs` (their tasks). `linear.rs`, `rows.rs` and
-//! `attention.rs` are the kernels, written once over [`crate::simd`]; `matrix.rs`, `packing.rs` and `quants.rs` say how
+//! `attention.rs` are the kernels, written once over `simd`; `matrix.rs`, `packing.rs` and `quants.rs` say how
 //! weights lie in memory, `kv.rs` how keys and values do.
 
 pub(crate) mod attention;
@@ -20,13 +20,14 @@ mod steps;
 
 use std::sync::Arc;
 
-use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::plan::{
     BufferKind, Device, DeviceError, DeviceInfo, Encoding, Limits, PROFILE, Plan, Program, WeightSource,
 };
 
 pub use crate::isa::Isa;
 use crate::scalar::{Arithmetic, ScalarDevice};
+use crate::simd::LANES;
+use matrix::Layout;
 
 /// The fast CPU device.
 #[derive(Clone, Copy, Debug)]
@@ -76,34 +77,54 @@ impl Device for CpuDevice {
         limits: Limits,
         progress: &dyn Fn(usize, usize),
     ) -> Result<Box<dyn Program>, DeviceError> {
-        match self.isa.kernels() {
-            Some(kernels) if supports(&plan) => {
-                let program =
-                    program::NativeProgram::load(plan, kernels, self.threads, weights, limits, progress)?;
+        plan.check()?;
+        let unfit = unfit(&plan);
+        match (self.isa.kernels(), unfit) {
+            (Some(kernels), None) => {
+                let info = self.info();
+                let program = program::NativeProgram::load(
+                    plan,
+                    info,
+                    kernels,
+                    self.threads,
+                    weights,
+                    limits,
+                    progress,
+                )?;
                 Ok(Box::new(program))
             }
             // Shapes and formats without kernels run on the oracle: slower, and the same bits.
-            _ => ScalarDevice::new(Arithmetic::U1).load(plan, weights, limits, progress),
+            (_, unfit) => {
+                let why = unfit.unwrap_or_else(|| format!("this machine has no {}", self.isa));
+                ScalarDevice::new(Arithmetic::U1)
+                    .instead_of(self.info(), &why)
+                    .load(plan, weights, limits, progress)
+            }
         }
     }
 }
 
-/// Whether the kernels can run a plan: vectors of 16 have to fit its rows and heads.
-fn supports(plan: &Plan) -> bool {
-    let fits = |len: u32| len.is_multiple_of(16);
-    let weights = plan.weights.iter().all(|weight| match weight.encoding {
-        Encoding::Block(BlockFormat::MXFP4 | BlockFormat::TQ1_0 | BlockFormat::TQ2_0) => false,
-        Encoding::Block(_) | Encoding::W16(_) | Encoding::F32(_) => true,
+/// Why the kernels cannot run a plan, if they cannot: vectors of 16 have to fit its rows and heads.
+fn unfit(plan: &Plan) -> Option<String> {
+    let fits = |len: u32| len.is_multiple_of(LANES as u32);
+    let formats = plan.weights.iter().find_map(|weight| match weight.encoding {
+        Encoding::Block(format) if Layout::of(format).is_none() => {
+            Some(format!("`{}` is {format}, which has no kernel", weight.tensor))
+        }
+        _ => None,
     });
-    let heads = plan
-        .kv_layers
-        .iter()
-        .all(|layer| fits(layer.head_len) && layer.head_len as usize <= attention::MAX_HEAD_LEN);
-    let buffers = plan.buffers.iter().enumerate().all(|(id, buffer)| match buffer.kind {
+    let head_fits = |len: u32| fits(len) && len as usize <= attention::MAX_HEAD_LEN;
+    let heads = plan.kv_layers.iter().find(|layer| !head_fits(layer.head_len)).map(|layer| {
+        let longest = attention::MAX_HEAD_LEN;
+        format!("heads of {} values, but kernels take multiples of 16 up to {longest}", layer.head_len)
+    });
+    let rows = plan.buffers.iter().enumerate().find_map(|(id, buffer)| match buffer.kind {
         // Logits are written by columns, so any vocabulary will do.
-        BufferKind::F32 { width } => fits(width) || id == plan.logits.index(),
-        BufferKind::A16 { width } => fits(width),
-        BufferKind::Q16 { head_len, .. } => fits(head_len),
+        BufferKind::F32 { .. } if id == plan.logits.index() => None,
+        BufferKind::F32 { width } | BufferKind::A16 { width } if !fits(width) => {
+            Some(format!("rows of {width} values, but kernels take multiples of 16"))
+        }
+        BufferKind::F32 { .. } | BufferKind::A16 { .. } | BufferKind::Q16 { .. } => None,
     });
-    weights && heads && buffers
+    formats.or(heads).or(rows)
 }

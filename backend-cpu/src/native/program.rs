@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use unisonic_core::numerics::rope;
 use unisonic_core::plan::{
-    Batch, BufferId, DeviceError, Limits, LoadedWeight, Op, Plan, Program, RangeFlag, Rows, WeightId,
-    WeightSource, load_weight,
+    Batch, BufferId, DeviceError, DeviceInfo, Limits, LoadedWeight, Op, Plan, Program, RangeFlag, Rows,
+    WeightId, WeightSource, load_weight,
 };
 
 use super::buffers::Buffers;
@@ -17,6 +17,7 @@ use super::kv::KvCache;
 use super::matrix::PackedMatrix;
 use crate::float_state::DefaultFloatState;
 use crate::isa::Kernels;
+use crate::memory::allocate;
 use crate::pool::Pool;
 
 /// A weight as kernels read it.
@@ -54,22 +55,28 @@ impl RopeRows {
 /// A loaded plan.
 pub(super) struct NativeProgram {
     state: State,
+    info: DeviceInfo,
     limits: Limits,
     pool: Pool,
+    /// Output rows of the last run.
+    outputs: usize,
     /// Steps that run as one: a range of linear layers, or a single step.
     groups: Vec<std::ops::Range<usize>>,
 }
 
 impl NativeProgram {
-    /// Loads a plan that [`super::supports`] said yes to.
+    /// Loads a plan that [`super::unfit`] has nothing against.
     pub(super) fn load(
         plan: Arc<Plan>,
+        info: DeviceInfo,
         kernels: &'static Kernels,
         threads: usize,
         source: &dyn WeightSource,
         limits: Limits,
         progress: &dyn Fn(usize, usize),
     ) -> Result<Self, DeviceError> {
+        // Weights of float matrices are rounded here.
+        let _state = DefaultFloatState::enter();
         let total = plan.weights.len();
         progress(0, total);
         let mut weights = Vec::with_capacity(total);
@@ -78,14 +85,14 @@ impl NativeProgram {
             weights.push(match (PackedMatrix::pack(weight, &loaded)?, loaded) {
                 (Some(matrix), _) => NativeWeight::Matrix(matrix),
                 (None, LoadedWeight::F32(values)) => NativeWeight::Vector(values),
-                (None, _) => unreachable!("`supports` admits only matrices that can be packed"),
+                (None, _) => unreachable!("`unfit` admits only matrices that can be packed"),
             });
             progress(weights.len(), total);
         }
         let rope_rows = plan.rope_tables.iter().map(|table| {
             let pairs = table.inverse_frequencies.len();
-            let values = || vec![0.0; pairs * limits.max_rows as usize];
-            RopeRows { pairs, cosines: values(), sines: values() }
+            let values = || allocate("RoPE rows", limits.max_rows as usize, pairs);
+            Ok(RopeRows { pairs, cosines: values()?, sines: values()? })
         });
         let kv = plan.kv_layers.iter().map(|&layer| KvCache::allocate(layer, limits));
         let state = State {
@@ -93,31 +100,37 @@ impl NativeProgram {
             weights,
             buffers: Buffers::allocate(&plan.buffers, limits)?,
             kv: kv.collect::<Result<_, _>>()?,
-            rope_rows: rope_rows.collect(),
+            rope_rows: rope_rows.collect::<Result<_, DeviceError>>()?,
             flags: (0..limits.max_rows).map(|_| AtomicU32::new(u32::MAX)).collect(),
             plan: Arc::clone(&plan),
         };
-        Ok(Self { state, limits, pool: Pool::new(threads), groups: group_linears(&plan) })
+        Ok(Self { state, info, limits, pool: Pool::new(threads), outputs: 0, groups: group_linears(&plan) })
     }
 }
 
-/// Ranges of steps that run as one: linear layers of the same activation that do not feed each other.
+/// Ranges of steps that run as one: linear layers of the same activation that do not touch each other's results.
 fn group_linears(plan: &Plan) -> Vec<std::ops::Range<usize>> {
-    let activation = |step: usize| match plan.steps[step].op {
-        Op::Linear { x, .. } => Some(x),
-        _ => None,
-    };
     let mut groups = Vec::new();
     let mut start = 0;
     while start < plan.steps.len() {
         let mut end = start + 1;
-        while end < plan.steps.len() && activation(start).is_some() && activation(end) == activation(start) {
+        while end < plan.steps.len() && (start..end).all(|member| may_run_beside(plan, member, end)) {
             end += 1;
         }
         groups.push(start..end);
         start = end;
     }
     groups
+}
+
+/// Whether two steps are linear layers of the same activation, neither of which writes what the other reads or writes.
+fn may_run_beside(plan: &Plan, a: usize, b: usize) -> bool {
+    let linear = |step: usize| match plan.steps[step].op {
+        Op::Linear { x, add, out, .. } => Some((x, add, out)),
+        _ => None,
+    };
+    let (Some((x_a, add_a, out_a)), Some((x_b, add_b, out_b))) = (linear(a), linear(b)) else { return false };
+    x_a == x_b && out_a != out_b && add_a != Some(out_b) && add_b != Some(out_a)
 }
 
 impl State {
@@ -180,9 +193,14 @@ impl Program for NativeProgram {
         &self.state.plan
     }
 
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
     fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError> {
         batch.check(self.state.plan.vocab_len, self.limits)?;
         let _state = DefaultFloatState::enter();
+        self.outputs = batch.outputs.len();
         self.state.fill_rope_rows(batch.positions);
         let rows = batch.rows();
         self.state.flags[..rows].iter_mut().for_each(|flag| *flag.get_mut() = u32::MAX);
@@ -196,6 +214,54 @@ impl Program for NativeProgram {
     }
 
     fn logits(&self, output: usize) -> &[f32] {
+        assert!(output < self.outputs, "output row {output}, but the last run had {}", self.outputs);
         self.state.logits(self.state.plan.logits, output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisonic_core::plan::{Encoding, FloatSource, Step, Weight};
+
+    fn linear(x: u32, add: Option<u32>, out: u32) -> Step {
+        let (x, add, out) = (BufferId(x), add.map(BufferId), BufferId(out));
+        let op = Op::Linear { x, weight: WeightId(0), bias: None, add, out, head: false };
+        Step { label: "linear".into(), op }
+    }
+
+    fn groups(steps: Vec<Step>) -> Vec<std::ops::Range<usize>> {
+        let encoding = Encoding::W16(FloatSource::F32);
+        group_linears(&Plan {
+            architecture: "test".into(),
+            vocab_len: 1,
+            context_len: 1,
+            weights: vec![Weight { tensor: "w".into(), encoding, rows: 1, cols: 1 }],
+            buffers: vec![],
+            rope_tables: vec![],
+            kv_layers: vec![],
+            steps,
+            logits: BufferId(0),
+        })
+    }
+
+    #[test]
+    fn linear_layers_of_one_activation_run_as_one() {
+        assert_eq!(groups(vec![linear(0, None, 1), linear(0, None, 2), linear(1, None, 3)]), [0..2, 2..3]);
+    }
+
+    #[test]
+    fn layers_that_touch_each_others_results_do_not() {
+        assert_eq!(
+            groups(vec![linear(0, None, 1), linear(0, Some(1), 2)]),
+            [0..1, 1..2],
+            "reads the first's result"
+        );
+        assert_eq!(
+            groups(vec![linear(0, Some(2), 1), linear(0, None, 2)]),
+            [0..1, 1..2],
+            "overwrites what is read"
+        );
+        assert_eq!(groups(vec![linear(0, None, 1), linear(0, None, 1)]), [0..1, 1..2], "overwrites a result");
     }
 }

@@ -1,7 +1,7 @@
 //! Kernels over one row: norms, quantisers, gates. The formulas are those of `core::numerics`, on 16 lanes.
 
 use unisonic_core::numerics::a16::MAX_16;
-use unisonic_core::numerics::float::{INV_16319, pow2, tree};
+use unisonic_core::numerics::float::{INV_16319, tree};
 use unisonic_core::numerics::norm::inverse_rms;
 use unisonic_core::numerics::range::{LOGIT_LIMIT, QUANTIZER_FLOOR, SQUARES_LIMIT, is_below};
 use unisonic_core::numerics::{activation, elementary as scalar};
@@ -228,6 +228,3 @@ pub unsafe fn finish_linear<S: Simd>(
         outside.iter().all(|&flag| flag == 0)
     }
 }
-
-/// Values below this are negligible in attention.
-pub const NEGLIGIBLE: f32 = pow2(-60);

@@ -60,7 +60,7 @@ impl State {
             }
             Op::RmsNorm { x, weight, eps, add, out, quantized } => {
                 self.each_row(step, rows, results(out, quantized), batch, pool, &|row, y| {
-                    // SAFETY: the step writes neither x nor add; `supports` has checked the widths.
+                    // SAFETY: the step writes neither x nor add; `Plan::check` has compared the widths, `unfit` their vectors.
                     unsafe {
                         let add = add.map(|add| self.buffers.row(add, row));
                         (self.kernels.rms_norm)(self.buffers.row(x, row), self.vector(weight), eps, add, y)
@@ -220,8 +220,7 @@ impl State {
         let matrix = self.matrix(layer.weight);
         let first = panel * LANES;
         let len = LANES.min(matrix.rows - first);
-        // SAFETY: the panel is one of this packing, the activations have as many tiles (a plan multiplies equal
-        // widths) and `rows` rows, and `acc` has room for them.
+        // SAFETY: the panel is one of this packing, the activations have as many tiles (`Plan::check`) and `rows` rows, and `acc` has room for them.
         unsafe {
             let activations = self.buffers.activations(layer.x);
             let from = matrix.panel(panel).as_ptr();
@@ -283,7 +282,7 @@ impl State {
         out: &mut [f32],
     ) -> bool {
         let in_range = match norm {
-            // SAFETY: the slices are a head long, which `supports` has checked.
+            // SAFETY: the slices are a head long, which `Plan::check` has compared.
             Some(HeadNorm { weight, eps }) => unsafe {
                 (self.kernels.rms_norm)(head, self.vector(weight), eps, None, out)
             },

@@ -39,25 +39,40 @@ impl Arithmetic {
 }
 
 /// The scalar device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ScalarDevice {
     arithmetic: Arithmetic,
+    info: DeviceInfo,
+    host_float_state: bool,
 }
 
 impl ScalarDevice {
     /// A device of this arithmetic.
     pub fn new(arithmetic: Arithmetic) -> Self {
-        Self { arithmetic }
+        let info = DeviceInfo {
+            id: "cpu-scalar".into(),
+            name: "CPU, scalar reference".into(),
+            profile: arithmetic.profile().into(),
+        };
+        Self { arithmetic, info, host_float_state: false }
+    }
+
+    /// The same, computing in the floating-point mode of the calling thread, to show that flushing subnormals to zero
+    /// cannot matter. Another rounding mode would.
+    pub fn in_host_float_state(self) -> Self {
+        Self { host_float_state: true, ..self }
+    }
+
+    /// The same, standing in for another device, which says why.
+    pub(crate) fn instead_of(self, other: DeviceInfo, why: &str) -> Self {
+        let name = format!("{} ({why})", self.info.name);
+        Self { info: DeviceInfo { id: other.id, name, ..self.info }, ..self }
     }
 }
 
 impl Device for ScalarDevice {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            id: "cpu".into(),
-            name: "CPU, scalar reference".into(),
-            profile: self.arithmetic.profile().into(),
-        }
+        self.info.clone()
     }
 
     fn load(
@@ -67,7 +82,8 @@ impl Device for ScalarDevice {
         limits: Limits,
         progress: &dyn Fn(usize, usize),
     ) -> Result<Box<dyn Program>, DeviceError> {
-        let program = program::ScalarProgram::load(self.arithmetic, plan, weights, limits, progress)?;
+        plan.check()?;
+        let program = program::ScalarProgram::load(self, plan, weights, limits, progress)?;
         Ok(Box::new(program))
     }
 }

@@ -4,16 +4,22 @@ use std::sync::Arc;
 
 use unisonic_core::numerics::rope;
 use unisonic_core::plan::{
-    Batch, DeviceError, Limits, LoadedWeight, Plan, Program, RangeFlag, Rows, WeightSource, load_weight,
+    Batch, DeviceError, DeviceInfo, Limits, LoadedWeight, Plan, Program, RangeFlag, Rows, WeightSource,
+    load_weight,
 };
 
-use super::Arithmetic;
+use super::ScalarDevice;
 use super::buffers::Buffers;
 use super::kv::KvCache;
+use crate::float_state::DefaultFloatState;
 use crate::memory::allocate;
 
 /// Everything that a plan needs to run.
 pub(super) struct ScalarProgram {
+    info: DeviceInfo,
+    host_float_state: bool,
+    /// Output rows of the last run.
+    outputs: usize,
     pub plan: Arc<Plan>,
     pub limits: Limits,
     pub weights: Vec<LoadedWeight>,
@@ -43,12 +49,14 @@ impl RopeRows {
 
 impl ScalarProgram {
     pub(super) fn load(
-        arithmetic: Arithmetic,
+        device: &ScalarDevice,
         plan: Arc<Plan>,
         source: &dyn WeightSource,
         limits: Limits,
         progress: &dyn Fn(usize, usize),
     ) -> Result<Self, DeviceError> {
+        // Weights of float matrices are rounded here.
+        let _state = DefaultFloatState::enter();
         let total = plan.weights.len();
         progress(0, total);
         let mut weights = Vec::with_capacity(total);
@@ -56,13 +64,16 @@ impl ScalarProgram {
             weights.push(load_weight(source, weight)?);
             progress(weights.len(), total);
         }
-        let kv = plan.kv_layers.iter().map(|&layer| KvCache::allocate(layer, arithmetic, limits));
+        let kv = plan.kv_layers.iter().map(|&layer| KvCache::allocate(layer, device.arithmetic, limits));
         let rope_rows = plan.rope_tables.iter().map(|table| {
             let pairs = table.inverse_frequencies.len();
             let values = || allocate("RoPE rows", limits.max_rows as usize, pairs);
             Ok(RopeRows { pairs, cos: values()?, sin: values()? })
         });
         Ok(Self {
+            info: device.info.clone(),
+            host_float_state: device.host_float_state,
+            outputs: 0,
             weights,
             buffers: Buffers::allocate(&plan.buffers, limits)?,
             kv: kv.collect::<Result<_, _>>()?,
@@ -95,8 +106,14 @@ impl Program for ScalarProgram {
         &self.plan
     }
 
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
     fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError> {
         batch.check(self.plan.vocab_len, self.limits)?;
+        let _state = (!self.host_float_state).then(DefaultFloatState::enter);
+        self.outputs = batch.outputs.len();
         self.fill_rope_rows(batch.positions);
         self.flags[..batch.rows()].fill(None);
         let plan = Arc::clone(&self.plan);
@@ -115,6 +132,7 @@ impl Program for ScalarProgram {
     }
 
     fn logits(&self, output: usize) -> &[f32] {
+        assert!(output < self.outputs, "output row {output}, but the last run had {}", self.outputs);
         self.buffers.f32(self.plan.logits).row(output)
     }
 }

@@ -133,10 +133,67 @@ fn batches_that_cannot_run_are_refused() {
 
 #[test]
 fn a_weight_of_another_length_is_an_error_that_names_it() {
-    let mut plan = plan();
-    plan.weights[0].rows += 1;
+    struct Short;
+    impl WeightSource for Short {
+        fn read(&self, tensor: &str) -> Result<Vec<u8>, ReadError> {
+            Table.read(tensor).map(|mut bytes| bytes.split_off(4))
+        }
+    }
     let limits = Limits { kv_pages: 1, max_rows: 1, max_outputs: 1 };
-    let error =
-        ScalarDevice::new(Arithmetic::U1).load(Arc::new(plan), &Table, limits, &|_, _| {}).err().unwrap();
-    assert_eq!(error.to_string(), "tensor `table`: 384 bytes, but 512 were expected for 4 rows of 32");
+    let device = ScalarDevice::new(Arithmetic::U1);
+    let error = device.load(Arc::new(plan()), &Short, limits, &|_, _| {}).err().unwrap().to_string();
+    assert!(
+        error.starts_with("tensor `table`: 380 bytes, but 384 were expected for 3 rows of 32"),
+        "{error}"
+    );
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[test]
+fn the_rounding_mode_of_the_host_is_invisible() {
+    let devices: [&dyn Device; 2] = [&ScalarDevice::new(Arithmetic::U1), &crate::native::CpuDevice::new()];
+    for device in devices {
+        let logits = || {
+            let limits = Limits { kv_pages: 1, max_rows: 4, max_outputs: 4 };
+            let mut program = device.load(Arc::new(plan()), &Table, limits, &|_, _| {}).unwrap();
+            program.run(&batch(&[0, 2], &[0, 1])).unwrap();
+            [bits(program.logits(0)), bits(program.logits(1))]
+        };
+        assert_eq!(crate::float_state::tests::rounding_down(logits), logits(), "{}", device.info().name);
+    }
+}
+
+#[test]
+#[should_panic(expected = "output row 1, but the last run had 1")]
+fn logits_of_an_output_that_was_not_asked_for_are_a_bug_of_the_caller() {
+    let mut program = load();
+    program.run(&batch(&[0, 2], &[1])).unwrap();
+    program.logits(1);
+}
+
+#[test]
+fn two_rows_never_write_one_slot() {
+    let mut program = load();
+    let twice = Batch { positions: &[5, 5], ..batch(&[0, 0], &[]) };
+    assert!(program.run(&twice).unwrap_err().to_string().contains("write slot 5 of KV page 0"));
+}
+
+#[test]
+fn a_wrong_plan_is_refused() {
+    type Spoil = fn(&mut Plan);
+    let spoils: [(Spoil, &str); 5] = [
+        (|plan| plan.buffers[0].kind = BufferKind::F32 { width: 48 }, "embed"),
+        (|plan| plan.buffers[2].kind = BufferKind::A16 { width: 16 }, "quantize"),
+        (|plan| plan.weights[0].cols = 64, "embed"),
+        (|plan| plan.steps[1].op = Op::SelectOutputs { x: BufferId(9), out: BufferId(1) }, "no buffer 9"),
+        (|plan| plan.logits = BufferId(1), "logits"),
+    ];
+    let limits = Limits { kv_pages: 1, max_rows: 1, max_outputs: 1 };
+    for (spoil, named) in spoils {
+        let mut plan = plan();
+        spoil(&mut plan);
+        let error =
+            ScalarDevice::new(Arithmetic::U1).load(Arc::new(plan), &Table, limits, &|_, _| {}).err().unwrap();
+        assert!(error.to_string().contains(named), "{error}");
+    }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::activation::soft_cap;
 use super::elementary::{exp2_pair, recip, scale_exponent};
-use super::float::{INV_16319, LOG2E, abs_bits, amax, clamp, i2f, pow2, rne, snap, tree};
+use super::float::{INV_16319, LOG2E, SNAP_LIMIT, abs_bits, amax, clamp, i2f, pow2, rne, snap, tree};
 use super::fwht::{fwht, fwht_scales};
 use super::integer::dot;
 use super::merge::State;
@@ -60,7 +60,14 @@ impl<'a> KvChunk<'a> {
     }
 }
 
-/// `kappa = f32(scale*log2(e))`, the constant that scores are multiplied by. `scale` is usually [`default_scale`].
+/// `kappa = f32(log2(e)/sqrt(n))`, the constant that scores are multiplied by under the default scale 1/sqrt(n): the
+/// real number rounded once. `n` is the head length, or what a model has in its place; 1 to 2^20.
+pub fn default_kappa(n: u32) -> f32 {
+    // The error in f64 is far below an f32 step; tests/error_bounds.rs compares every n with exact integers.
+    (std::f64::consts::LOG2_E / f64::from(n).sqrt()) as f32
+}
+
+/// `kappa = f32(scale*log2(e))`, under any other scale.
 pub fn kappa(scale: f64) -> f32 {
     (scale * std::f64::consts::LOG2_E) as f32
 }
@@ -70,7 +77,7 @@ pub fn kappa_with_soft_cap(scale: f64) -> f32 {
     scale as f32
 }
 
-/// `1/sqrt(head_len)`.
+/// `1/sqrt(head_len)` in f64.
 pub fn default_scale(head_len: u32) -> f64 {
     1.0 / f64::from(head_len).sqrt()
 }
@@ -214,7 +221,7 @@ pub fn weighted_values(weights: &ValueWeights, value: &[i8], output: &mut [f32])
 }
 
 fn is_negligible(amax: f32) -> bool {
-    abs_bits(amax) < pow2(-60).to_bits()
+    abs_bits(amax) < SNAP_LIMIT.to_bits()
 }
 
 /// End of a head: `o = snap(O*recip(L)); o = FWHT(o)*2^-s'`. Not snapped again.

@@ -1,7 +1,7 @@
 //! Exponentials, reciprocals and logarithms from add, multiply and bit operations
 //! (docs/numerics.md "Elementary functions", with the measured error of each).
 
-use super::float::{LOG2E, ROUNDER, abs_bits, i2f, ord, pow2, rne};
+use super::float::{LOG2E, ROUNDER, abs_bits, i2f, ord, rne};
 
 /// c0..c5 of the polynomial of 2^r on [-0.5, 0.5].
 pub const EXP2: [f32; 6] = [
@@ -116,6 +116,3 @@ pub fn log(x: f32) -> f32 {
 pub fn log1m(w: f32) -> f32 {
     if ord(w) <= ord(LOG1M_DIRECT) { log_near_one(-w, 0.0) } else { log(1.0 - w) }
 }
-
-/// The smallest and largest argument of [`recip`] and [`rsqrt`].
-pub const RECIP_DOMAIN: [f32; 2] = [pow2(-125), pow2(125)];

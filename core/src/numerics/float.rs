@@ -10,9 +10,12 @@ pub const fn abs_bits(x: f32) -> u32 {
     x.to_bits() & 0x7FFF_FFFF
 }
 
+/// Magnitudes below this are taken as 0: by [`snap`], and by attention for the values of a chunk.
+pub const SNAP_LIMIT: f32 = pow2(-60);
+
 /// `+0 if Bits(|x|) < Bits(2^-60), else x`. Both zeros become +0.
 pub fn snap(x: f32) -> f32 {
-    if abs_bits(x) < pow2(-60).to_bits() { 0.0 } else { x }
+    if abs_bits(x) < SNAP_LIMIT.to_bits() { 0.0 } else { x }
 }
 
 /// Nearest integer, ties to even, for |v| < 2^22: `Bits(v + 12582912.0) - 0x4B400000`.

@@ -1,7 +1,7 @@
 //! The range contract (docs/numerics.md "Range contract"): within these limits no infinity or NaN can arise, so no
 //! operation has to look for one.
 
-use super::float::{abs_bits, ord, pow2};
+use super::float::{SNAP_LIMIT, abs_bits, ord, pow2};
 
 /// A16 and V8 refuse a block whose largest magnitude reaches this.
 pub const ACTIVATION_LIMIT: f32 = pow2(64);
@@ -72,7 +72,7 @@ pub fn check_rope_factors(values: &[f32]) -> Result<(), OutOfRange> {
 /// A norm's epsilon: in [2^-60, 1].
 pub fn check_eps(eps: f32) -> Result<(), OutOfRange> {
     check(&[eps], "a norm's epsilon is in [2^-60, 1]", |eps| {
-        ord(eps) >= ord(pow2(-60)) && ord(eps) <= ord(1.0)
+        ord(eps) >= ord(SNAP_LIMIT) && ord(eps) <= ord(1.0)
     })
 }
 

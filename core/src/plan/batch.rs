@@ -9,6 +9,8 @@ pub const PAGE_TOKENS: u32 = 64;
 /// KV pages are `page_tables[sequences[i]]`: position p lives in slot `p % PAGE_TOKENS` of page
 /// `page_table[p / PAGE_TOKENS]`.
 ///
+/// Sequences may share pages that they only read; no two rows of a batch write the same slot.
+///
 /// All keys and values of the batch are written before any of its rows attends, so the rows of a sequence may come
 /// in one batch or in many: the results are the same bits.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,16 @@ pub enum BatchError {
         /// Pages given at load.
         kv_pages: u32,
     },
+    /// Two rows would write the same slot of the KV cache.
+    #[error(
+        "two rows of the batch write slot {slot} of KV page {page}: equal positions, or a page that is shared"
+    )]
+    SharedSlot {
+        /// Page number.
+        page: u32,
+        /// Slot in the page.
+        slot: u32,
+    },
     /// `outputs` is not ascending or names a row that does not exist.
     #[error("output list is not ascending rows of the batch (entry {entry} is {row})")]
     Outputs {
@@ -131,6 +143,7 @@ impl Batch<'_> {
                 return Err(BatchError::Page { row, page, kv_pages });
             }
         }
+        self.check_slots()?;
         for (entry, &row) in self.outputs.iter().enumerate() {
             let ascending = entry == 0 || self.outputs[entry - 1] < row;
             if !ascending || row as usize >= rows {
@@ -138,5 +151,20 @@ impl Batch<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Each row writes a slot of its own.
+    fn check_slots(&self) -> Result<(), BatchError> {
+        let slot = |row: usize| {
+            let position = self.positions[row];
+            let pages = self.page_tables[self.sequences[row] as usize];
+            (pages[(position / PAGE_TOKENS) as usize], position % PAGE_TOKENS)
+        };
+        let mut slots: Vec<_> = (0..self.rows()).map(slot).collect();
+        slots.sort_unstable();
+        match slots.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(BatchError::SharedSlot { page: pair[0].0, slot: pair[0].1 }),
+            None => Ok(()),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, BatchError, Plan, WeightError, WeightSource};
+use super::{Batch, BatchError, Plan, PlanFault, WeightError, WeightSource};
 
 /// A device that can load plans. Opening one is the business of `unisonic-devices`.
 pub trait Device: Send {
@@ -10,7 +10,7 @@ pub trait Device: Send {
     fn info(&self) -> DeviceInfo;
 
     /// Loads the weights of a plan and prepares to run it; calls `progress(weights loaded, weights in all)` as it goes
-    /// on. Later runs allocate nothing on the device.
+    /// on. Later runs allocate no device memory: caches and buffers are as large as `limits` says from the start.
     fn load(
         &self,
         plan: Arc<Plan>,
@@ -24,6 +24,9 @@ pub trait Device: Send {
 pub trait Program: Send {
     /// The plan.
     fn plan(&self) -> &Plan;
+
+    /// What runs it. A device may run a plan in another way than its first choice, and says so here.
+    fn device(&self) -> &DeviceInfo;
 
     /// Runs the rows of a batch. Returns the first broken range contract of each row that has one: such a row has no
     /// meaning and must not be used; the others are untouched by it.
@@ -70,6 +73,9 @@ pub struct Limits {
 /// Why a device could not load or run.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
+    /// The plan cannot be run.
+    #[error(transparent)]
+    Plan(#[from] PlanFault),
     /// A weight is missing, damaged or out of range.
     #[error(transparent)]
     Weight(#[from] WeightError),
@@ -77,7 +83,10 @@ pub enum DeviceError {
     #[error(transparent)]
     Batch(#[from] BatchError),
     /// Not enough memory.
-    #[error("{device}: {what} needs {needed_bytes} bytes, which could not be allocated")]
+    #[error(
+        "{device}: {what} needs {needed_bytes} bytes, which could not be allocated; load with a shorter context or a \
+         smaller model"
+    )]
     OutOfMemory {
         /// Which device.
         device: String,

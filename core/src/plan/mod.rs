@@ -8,12 +8,14 @@
 //! Start reading at [`Op`]: its variants are all that a device has to know.
 
 mod batch;
+mod check;
 mod device;
 mod step;
 mod text;
 mod weights;
 
 pub use batch::{Batch, BatchError, PAGE_TOKENS};
+pub use check::PlanFault;
 pub use device::{Device, DeviceError, DeviceInfo, Limits, Program, RangeFlag};
 pub use step::{Activation, HeadNorm, Op, Step};
 pub use weights::{

@@ -86,7 +86,10 @@ pub enum WeightError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The file holds more or fewer bytes than the plan expects.
-    #[error("tensor `{tensor}`: {found} bytes, but {expected} were expected for {rows} rows of {cols}")]
+    #[error(
+        "tensor `{tensor}`: {found} bytes, but {expected} were expected for {rows} rows of {cols}; the file is damaged, \
+         so fetch it again"
+    )]
     Length {
         /// Name of the tensor.
         tensor: String,

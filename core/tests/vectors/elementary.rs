@@ -1,6 +1,6 @@
 use serde_json::Value;
 use unisonic_core::numerics::activation::{GELU_C1, GELU_C2, soft_cap};
-use unisonic_core::numerics::attention::{default_scale, kappa, kappa_with_soft_cap};
+use unisonic_core::numerics::attention::{default_kappa, default_scale, kappa_with_soft_cap};
 use unisonic_core::numerics::elementary::{
     EXP2, LOG, LOG_LN2_HIGH, LOG_LN2_LOW, LOG1M_DIRECT, exp2, exp2_pair, log, log1m, recip, rsqrt, sigmoid,
 };
@@ -34,7 +34,7 @@ pub fn constants() {
                 continue;
             }
             "kappa" => {
-                by_length(value, |head_len| kappa(default_scale(head_len)));
+                by_length(value, default_kappa);
                 continue;
             }
             "kappa_softcap" => {

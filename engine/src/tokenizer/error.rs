@@ -11,7 +11,7 @@ pub enum TokenizerError {
     /// `tokenizer.ggml.model` names a kind that is not built in.
     #[error(
         "the file's tokenizer is of kind `{found}` (metadata key `tokenizer.ggml.model`), which is not supported; \
-         supported are: gpt2 (byte-level BPE), llama (SentencePiece BPE)"
+         supported are: gpt2 (byte-level BPE), gemma4 (BPE of characters), llama (SentencePiece BPE)"
     )]
     UnknownModel {
         /// The kind in the file.
@@ -114,7 +114,7 @@ pub enum TokenizerError {
         /// The character.
         character: char,
     },
-    /// The search for special tokens, or the BPE model, could not be built or run.
+    /// The search for special tokens could not be built.
     #[error("the tokenizer's {part} failed: {detail}; this is a fault of the program or of the vocabulary")]
     Internal {
         /// Which part.

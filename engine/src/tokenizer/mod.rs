@@ -1,14 +1,15 @@
 //! Text to token ids and back, from the vocabulary in a GGUF file.
 //!
-//! Start at [`Tokenizer::from_metadata`]. Two kinds exist: byte-level BPE (`gpt2`: words are cut by a
-//! pre-tokenizer, their bytes merged by rules) and SentencePiece BPE (`llama`: the whole text is
+//! Start at [`Tokenizer::from_metadata`]. Two kinds exist: BPE by rules (`gpt2`: a pre-tokenizer cuts pieces, their
+//! bytes are merged; `gemma4`: the same with lines and characters) and SentencePiece BPE (`llama`: the whole text is
 //! merged by scores). Both equal llama.cpp token by token. Special tokens are found before either runs,
 //! and only where the caller asks; chat prompts have their own rule, in [`crate::chat`].
 
-mod byte_bpe;
+mod bpe;
 mod byte_symbols;
 mod detokenizer;
 mod error;
+mod merging;
 mod pretokenizer;
 mod specials;
 mod spm;
@@ -27,8 +28,8 @@ pub use error::TokenizerError;
 pub use specials::{Fragment, SpecialTokens, Specials};
 pub use vocabulary::TokenKind;
 
-use byte_bpe::ByteBpe;
-use pretokenizer::Pre;
+use bpe::Bpe;
+use pretokenizer::{AddBos, Pre, Spelling};
 use spm::Spm;
 use vocabulary::Vocabulary;
 
@@ -49,7 +50,7 @@ pub enum ControlTokens {
 }
 
 enum Model {
-    ByteBpe(Box<ByteBpe>),
+    Bpe(Box<Bpe>),
     Spm(Spm),
 }
 
@@ -69,7 +70,8 @@ impl Tokenizer {
     /// Reads the `tokenizer.ggml.*` keys and checks them.
     ///
     /// Defaults are llama.cpp's: SPM prompts begin with BOS, of byte-level BPE only those of the llama-bpe family;
-    /// SPM's BOS, EOS and unknown tokens are 1, 2 and 0.
+    /// SPM's BOS, EOS and unknown tokens are 1, 2 and 0. A file without a pre-tokenizer's name is taken, with a
+    /// warning, to mean `default`.
     pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {
         let model = required(metadata.string(MODEL), MODEL, "a string")?;
         let mut vocabulary = Vocabulary::from_metadata(metadata)?;
@@ -77,27 +79,36 @@ impl Tokenizer {
         let bos = token_id(metadata, BOS_ID, &vocabulary)?;
         let eos = token_id(metadata, EOS_ID, &vocabulary)?;
         let (model, bos, eos, add_bos) = match model {
-            "gpt2" => {
-                let pre = pre_from_metadata(metadata)?;
-                let bpe = ByteBpe::from_metadata(metadata, &vocabulary, pre)?;
-                (Model::ByteBpe(Box::new(bpe)), bos, eos, pre.add_bos)
+            "gpt2" | "gemma4" => {
+                let pre = if model == "gemma4" { Pre::GEMMA4 } else { pre_from_metadata(metadata)? };
+                let bpe = Bpe::from_metadata(metadata, &vocabulary, pre)?;
+                (Model::Bpe(Box::new(bpe)), bos, eos, pre.add_bos)
             }
             "llama" => {
                 let usual = |id| (id < vocabulary.count()).then_some(id);
                 let unknown = token_id(metadata, "tokenizer.ggml.unknown_token_id", &vocabulary)?;
                 let spm = Spm::from_metadata(metadata, &vocabulary, unknown.or(usual(0)))?;
-                (Model::Spm(spm), bos.or(usual(1)), eos.or(usual(2)), true)
+                (Model::Spm(spm), bos.or(usual(1)), eos.or(usual(2)), AddBos::Yes)
             }
             other => return Err(TokenizerError::UnknownModel { found: other.to_owned() }),
         };
-        let add_bos = metadata.bool(ADD_BOS)?.unwrap_or(add_bos && bos.is_some());
+        let add_bos = match (metadata.bool(ADD_BOS)?, add_bos) {
+            (Some(false), AddBos::Always) if bos.is_some() => {
+                tracing::warn!(
+                    "metadata key `{ADD_BOS}` is false, but this tokenizer's prompts begin with BOS"
+                );
+                true
+            }
+            (Some(says), _) => says,
+            (None, add) => add != AddBos::No && bos.is_some(),
+        };
         let add_eos = metadata.bool(ADD_EOS)?.unwrap_or(false);
         for (add, id, key, id_key) in [(add_bos, bos, ADD_BOS, BOS_ID), (add_eos, eos, ADD_EOS, EOS_ID)] {
             if add && id.is_none() {
                 return Err(TokenizerError::AddedTokenUnknown { key, id_key });
             }
         }
-        let specials = SpecialTokens::new(&vocabulary)?;
+        let specials = SpecialTokens::from_metadata(metadata, &vocabulary)?;
         Ok(Self { vocabulary, specials, model, bos, eos, add_bos, add_eos, stops })
     }
 
@@ -128,7 +139,7 @@ impl Tokenizer {
         for fragment in fragments {
             match (fragment, &self.model) {
                 (Fragment::Token(id), _) => ids.push(id),
-                (Fragment::Text(text), Model::ByteBpe(bpe)) => bpe.encode(text, ids)?,
+                (Fragment::Text(text), Model::Bpe(bpe)) => bpe.encode(&self.vocabulary, text, ids),
                 (Fragment::Text(text), Model::Spm(spm)) => {
                     spm.encode(&self.vocabulary, text, after_special, ids)?;
                 }
@@ -150,8 +161,10 @@ impl Tokenizer {
             },
             (TokenKind::UserDefined, _) => Cow::Borrowed(text.as_bytes()),
             (TokenKind::Byte, _) => Cow::Owned(vocabulary::byte_of(text).into_iter().collect()),
-            (TokenKind::Normal, Model::Spm(_)) => Cow::Owned(text.replace('▁', " ").into_bytes()),
-            (TokenKind::Normal, Model::ByteBpe(_)) => Cow::Owned(bytes_of_symbols(text)),
+            (TokenKind::Normal, Model::Bpe(bpe)) if bpe.spelling() == Spelling::Bytes => {
+                Cow::Owned(bytes_of_symbols(text))
+            }
+            (TokenKind::Normal, _) => Cow::Owned(text.replace('▁', " ").into_bytes()),
             (TokenKind::Unused | TokenKind::Undefined, _) => Cow::Borrowed(&[]),
         }
     }
@@ -175,11 +188,6 @@ impl Tokenizer {
     /// Whether prompts begin with BOS; then [`Self::bos`] is some.
     pub fn adds_bos(&self) -> bool {
         self.add_bos
-    }
-
-    /// Whether prompts end with EOS; then [`Self::eos`] is some.
-    pub fn adds_eos(&self) -> bool {
-        self.add_eos
     }
 
     /// Whether a generation ends with this token: EOS, the end of a turn or message, and what llama.cpp counts too.
@@ -226,10 +234,16 @@ fn bytes_of_symbols(text: &str) -> Vec<u8> {
 }
 
 fn pre_from_metadata(metadata: &Metadata) -> Result<Pre, TokenizerError> {
-    let name = required(metadata.string(PRE), PRE, "a string")?;
+    let Some(name) = metadata.string(PRE)? else {
+        tracing::warn!(
+            "the file does not say how its model's text is cut (metadata key `{PRE}`); it is cut by the rule \
+             `default`, which may not be the model's, so that answers may be worse; a newer conversion says it"
+        );
+        return Ok(Pre::DEFAULT);
+    };
     Pre::from_name(name).ok_or_else(|| TokenizerError::UnknownPreTokenizer {
         found: name.to_owned(),
-        supported: Pre::names(),
+        supported: Pre::names().collect::<Vec<_>>().join(", "),
     })
 }
 

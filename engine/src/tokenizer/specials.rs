@@ -4,8 +4,12 @@
 //! claims, from left to right, its occurrences in the text that longer ones left. The rest is text for the tokenizer.
 //! A vocabulary may have thousands of special tokens and a text usually holds a handful, so one pass of an automaton
 //! finds which ones occur at all.
+//!
+//! Phi-3's special tokens take the white space that follows them, as they did in training. Files do not say it, so
+//! that llama.cpp goes by the model's name, and so does this.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use unisonic_core::format::{Metadata, MetadataError};
 
 use super::vocabulary::Vocabulary;
 use super::{TokenKind, TokenizerError};
@@ -32,6 +36,8 @@ struct Special {
     id: u32,
     text: String,
     kind: TokenKind,
+    /// Whether it takes the white space behind it.
+    takes_space: bool,
 }
 
 /// The special tokens of a vocabulary, longest first.
@@ -42,13 +48,22 @@ pub struct SpecialTokens {
 
 impl SpecialTokens {
     /// Collects the control, unknown and user-defined tokens. Ties in length go to the lower id.
-    pub(super) fn new(vocabulary: &Vocabulary) -> Result<Self, TokenizerError> {
+    pub(super) fn from_metadata(
+        metadata: &Metadata,
+        vocabulary: &Vocabulary,
+    ) -> Result<Self, TokenizerError> {
+        let is_phi3 = is_phi3(metadata)?;
         let is_special =
             |kind| matches!(kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined);
         let mut specials: Vec<Special> = vocabulary
             .iter()
             .filter(|&(id, text, kind)| is_special(kind) && text != format!("[EMPTY_{id}]"))
-            .map(|(id, text, kind)| Special { id, text: text.to_owned(), kind })
+            .map(|(id, text, kind)| Special {
+                id,
+                text: text.to_owned(),
+                kind,
+                takes_space: is_phi3 && !matches!(text, "<unk>" | "<s>" | "<|endoftext|>"),
+            })
             .collect();
         specials.sort_by_key(|s| std::cmp::Reverse(s.text.len()));
         let automaton = match specials.is_empty() {
@@ -69,20 +84,24 @@ impl SpecialTokens {
 
     /// Splits a text at the special tokens that `mode` looks for.
     pub fn partition<'t>(&self, text: &'t str, mode: Specials) -> Vec<Fragment<'t>> {
-        let mut matches: Vec<(usize, usize, u32)> = Vec::new();
+        let mut matches: Vec<(usize, usize, &Special)> = Vec::new();
         let mut taken = vec![0u8; text.len()];
         for index in self.occurring(text, mode) {
             if let Some(special) = self.specials.get(index) {
                 claim(text, special, &mut taken, &mut matches);
             }
         }
-        matches.sort_unstable();
+        matches.sort_unstable_by_key(|&(start, ..)| start);
         let mut fragments = Vec::with_capacity(2 * matches.len() + 1);
         let mut end = 0;
-        for (start, next_end, id) in matches {
+        for (start, special_end, special) in matches {
             fragments.extend(text.get(end..start).filter(|t| !t.is_empty()).map(Fragment::Text));
-            fragments.push(Fragment::Token(id));
-            end = next_end;
+            fragments.push(Fragment::Token(special.id));
+            end = special_end;
+            if special.takes_space {
+                let rest = text.get(end..).unwrap_or_default();
+                end += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']).len();
+            }
         }
         fragments.extend(text.get(end..).filter(|t| !t.is_empty()).map(Fragment::Text));
         fragments
@@ -129,9 +148,19 @@ impl Special {
     }
 }
 
+fn is_phi3(metadata: &Metadata) -> Result<bool, MetadataError> {
+    let name = metadata.string("general.name")?.unwrap_or_default().to_ascii_lowercase();
+    Ok(name.contains("phi-3") || name.contains("phi3"))
+}
+
 /// Marks the occurrences of one special token that no longer one has taken. A taken stretch is at least as long as
 /// this token, so it overlaps an occurrence exactly if it covers the occurrence's first or last byte.
-fn claim(text: &str, special: &Special, taken: &mut [u8], matches: &mut Vec<(usize, usize, u32)>) {
+fn claim<'s>(
+    text: &str,
+    special: &'s Special,
+    taken: &mut [u8],
+    matches: &mut Vec<(usize, usize, &'s Special)>,
+) {
     let finder = memchr::memmem::Finder::new(&special.text);
     let mut from = 0;
     while let Some(at) = text.as_bytes().get(from..).and_then(|rest| finder.find(rest)) {
@@ -148,7 +177,7 @@ fn claim(text: &str, special: &Special, taken: &mut [u8], matches: &mut Vec<(usi
             if let Some(stretch) = taken.get_mut(start..end) {
                 stretch.fill(1);
             }
-            matches.push((start, end, special.id));
+            matches.push((start, end, special));
             from = end;
         }
     }

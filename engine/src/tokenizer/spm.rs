@@ -2,15 +2,12 @@
 //!
 //! This is llama.cpp's `llm_tokenizer_spm`, which the models' files are made for: start with characters; as long as
 //! two neighbours put together are a token, merge the pair whose token has the highest score, the leftmost on a tie;
-//! what is then no token is written as bytes `<0xXX>`. The `tokenizers` crate's BPE cannot stand in for it: it ranks
-//! pairs by a list of merge rules, which these files do not have, which would have to be rebuilt from half a million
-//! splits, and in which no two pairs rank equal. See docs/decisions/0002-spm-merging.md.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+//! what is then no token is written as bytes `<0xXX>`. Scores rank tokens, not pairs, and may be equal, so they are not
+//! made into merge rules. See docs/decisions/0002-spm-merging.md.
 
 use unisonic_core::format::{Metadata, Value};
 
+use super::merging::{Merge, Merging};
 use super::{TokenizerError, Vocabulary};
 
 const SCORES: &str = "tokenizer.ggml.scores";
@@ -40,7 +37,7 @@ impl Spm {
         if order.len() != expected {
             return Err(TokenizerError::LengthMismatch { key: SCORES, expected, found: order.len() });
         }
-        let byte_ids = (0..=255u8).map(|byte| vocabulary.id(&format!("<0x{byte:02X}>"))).collect();
+        let byte_ids = (0..=255u8).map(|byte| vocabulary.byte_id(byte)).collect();
         let space_prefix = metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         Ok(Self { order, byte_ids, unknown, space_prefix })
     }
@@ -56,15 +53,26 @@ impl Spm {
     ) -> Result<(), TokenizerError> {
         let prefix = if self.space_prefix && after_special { "▁" } else { "" };
         let text = [prefix, &text.replace(' ', "▁")].concat();
-        let mut merging = Merging::new(self, vocabulary, &text);
-        merging.run();
-        for symbol in merging.symbols.iter().filter(|s| s.len > 0) {
-            self.append(vocabulary, symbol.text(&text), ids)?;
+        let merge = |from: usize, to: usize| {
+            let id = vocabulary.text_id(text.get(from..to)?)?;
+            let urgency = *self.order.get(id as usize)?;
+            Some(Merge { urgency, id })
+        };
+        let mut merging = Merging::default();
+        let characters = text.chars().map(|c| (c.len_utf8(), None));
+        for symbol in merging.run(characters, |left, right| merge(left.start, right.start + right.len)) {
+            match symbol.id {
+                Some(id) => ids.push(id),
+                None => {
+                    let character = text.get(symbol.start..symbol.start + symbol.len).unwrap_or_default();
+                    self.append(vocabulary, character, ids)?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// Appends a token, or what stands for a character that is none: its bytes, or else the unknown token.
+    /// Appends a character: its token, or else its bytes, or else the unknown token.
     fn append(&self, vocabulary: &Vocabulary, text: &str, ids: &mut Vec<u32>) -> Result<(), TokenizerError> {
         if let Some(id) = vocabulary.text_id(text) {
             ids.push(id);
@@ -95,91 +103,4 @@ fn order_of_scores(scores: &[f32]) -> Result<Vec<i32>, TokenizerError> {
         Ok(if bits < 0 { bits ^ i32::MAX } else { bits })
     };
     scores.iter().enumerate().map(order).collect()
-}
-
-/// A stretch of the text in a doubly linked list. A stretch that was merged into its left neighbour has length 0.
-struct Symbol {
-    start: usize,
-    len: usize,
-    prev: Option<usize>,
-    next: Option<usize>,
-}
-
-impl Symbol {
-    fn text<'t>(&self, text: &'t str) -> &'t str {
-        text.get(self.start..self.start + self.len).unwrap_or_default()
-    }
-}
-
-/// Two neighbours that make a token. Ordered by score, then from the left.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Pair {
-    order: i32,
-    left: Reverse<usize>,
-    right: usize,
-    /// Length of both when they were paired; if it has changed, one of them was merged with another.
-    len: usize,
-}
-
-struct Merging<'m> {
-    spm: &'m Spm,
-    vocabulary: &'m Vocabulary,
-    text: &'m str,
-    symbols: Vec<Symbol>,
-    pairs: BinaryHeap<Pair>,
-}
-
-impl<'m> Merging<'m> {
-    fn new(spm: &'m Spm, vocabulary: &'m Vocabulary, text: &'m str) -> Self {
-        let symbol = |(i, (start, c)): (usize, (usize, char))| Symbol {
-            start,
-            len: c.len_utf8(),
-            prev: i.checked_sub(1),
-            next: Some(i + 1),
-        };
-        let mut symbols: Vec<Symbol> = text.char_indices().enumerate().map(symbol).collect();
-        if let Some(last) = symbols.last_mut() {
-            last.next = None;
-        }
-        let mut merging = Self { spm, vocabulary, text, symbols, pairs: BinaryHeap::new() };
-        for right in 1..merging.symbols.len() {
-            merging.pair(Some(right - 1), Some(right));
-        }
-        merging
-    }
-
-    /// n·log n: each merge removes a symbol and adds at most two pairs, and a look-up costs no more than the longest
-    /// token is long.
-    fn run(&mut self) {
-        while let Some(pair) = self.pairs.pop() {
-            let left = pair.left.0;
-            let (Some(l), Some(r)) = (self.symbols.get(left), self.symbols.get(pair.right)) else { continue };
-            if l.len == 0 || r.len == 0 || l.len + r.len != pair.len {
-                continue;
-            }
-            let (prev, next) = (l.prev, r.next);
-            if let Some(r) = self.symbols.get_mut(pair.right) {
-                r.len = 0;
-            }
-            if let Some(l) = self.symbols.get_mut(left) {
-                l.len = pair.len;
-                l.next = next;
-            }
-            if let Some(after) = next.and_then(|i| self.symbols.get_mut(i)) {
-                after.prev = Some(left);
-            }
-            self.pair(prev, Some(left));
-            self.pair(Some(left), next);
-        }
-    }
-
-    fn pair(&mut self, left: Option<usize>, right: Option<usize>) {
-        let (Some(left), Some(right)) = (left, right) else { return };
-        let (Some(l), Some(r)) = (self.symbols.get(left), self.symbols.get(right)) else { return };
-        let len = l.len + r.len;
-        let id = self.text.get(l.start..l.start + len).and_then(|text| self.vocabulary.text_id(text));
-        if let Some(&order) = id.and_then(|id| self.spm.order.get(id as usize)) {
-            self.pairs.push(Pair { order, left: Reverse(left), right, len });
-        }
-    }
 }

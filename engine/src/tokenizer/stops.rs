@@ -101,6 +101,34 @@ const FILL_IN: [FillIn; 6] = [
     FillIn { key: "tokenizer.ggml.fim_sep_token_id", texts: &["<|file_sep|>"], stops: true },
 ];
 
+/// A text of [`STOP_TEXTS`] that does not end a generation in some vocabularies.
+struct Exception {
+    text: &'static str,
+    /// The vocabularies in which one of each of these lists does.
+    with: &'static [&'static [&'static str]],
+    /// What the text is there.
+    kind: TokenKind,
+}
+
+/// llama.cpp makes `<|end|>` a user-defined token there, which a message of a chat could hold and so end itself. It
+/// stays a control token here.
+const EXCEPTIONS: [Exception; 3] = [
+    // gpt-oss: the end of a part of an answer.
+    Exception {
+        text: "<|end|>",
+        with: &[&["<|return|>"], &["<|call|>", "<|calls|>"]],
+        kind: TokenKind::Control,
+    },
+    // Solar.
+    Exception {
+        text: "<|end|>",
+        with: &[&["<|flush|>"], &["<|call|>", "<|calls|>"]],
+        kind: TokenKind::Control,
+    },
+    // Gemma 4: markup.
+    Exception { text: "</s>", with: &[&["<|tool_response>"]], kind: TokenKind::Normal },
+];
+
 /// Marks the known texts as control tokens and returns the ids that end a generation, ascending.
 pub fn find_stops(vocabulary: &mut Vocabulary, metadata: &Metadata) -> Result<Vec<u32>, TokenizerError> {
     let mut stops = Vec::new();
@@ -117,6 +145,15 @@ pub fn find_stops(vocabulary: &mut Vocabulary, metadata: &Metadata) -> Result<Ve
     stops.extend(STOP_TEXTS.iter().filter_map(|text| mark_control(vocabulary, text)));
     stops.sort_unstable();
     stops.dedup();
+    for exception in EXCEPTIONS {
+        let is_stop = |text: &&str| vocabulary.id(text).is_some_and(|id| stops.contains(&id));
+        if exception.with.iter().all(|texts| texts.iter().any(&is_stop))
+            && let Some(id) = vocabulary.id(exception.text).filter(|id| stops.contains(id))
+        {
+            stops.retain(|&stop| stop != id);
+            vocabulary.set_kind(id, exception.kind);
+        }
+    }
     Ok(stops)
 }
 

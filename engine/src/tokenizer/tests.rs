@@ -333,6 +333,90 @@ fn defaults_of_bos() {
     }
 }
 
+#[test]
+fn a_file_without_a_pre_tokenizer_is_cut_by_the_default() {
+    let mut draft = bpe_draft();
+    for (left, right) in [("1", "1"), ("11", "11")] {
+        draft.push(&[left, right].concat(), 1, 0.0);
+        draft.merges.push(format!("{left} {right}"));
+    }
+    assert_eq!(pieces(&draft.load().expect("loads"), "1111", Specials::Parse), ["1111"]);
+    draft.entries.retain(|(key, _)| *key != "tokenizer.ggml.pre");
+    for _ in 0..2 {
+        let tokenizer = draft.load().expect("loads");
+        assert_eq!(pieces(&tokenizer, "1111", Specials::Parse), ["11", "1", "1"], "cut in threes");
+        draft.entries.push(("tokenizer.ggml.pre", text("default")));
+    }
+}
+
+/// Line feeds, spaces and characters as in Gemma 4.
+fn gemma4_draft() -> Draft {
+    let mut draft = Draft::new(&[
+        ("tokenizer.ggml.model", text("gemma4")),
+        ("tokenizer.ggml.bos_token_id", Value::U32(0)),
+        ("tokenizer.ggml.add_bos_token", Value::Bool(false)),
+    ]);
+    for byte in 0..=255u8 {
+        draft.push(&format!("<0x{byte:02X}>"), 6, 0.0);
+    }
+    for piece in ["▁", "a", "b", "\n", "\n\n\n", "é", "▁é", "é▁"] {
+        draft.push(piece, 1, 0.0);
+    }
+    draft.merges = vec!["▁ é".into(), "é ▁".into()];
+    draft
+}
+
+#[test]
+fn gemma4_merges_characters_and_writes_the_rest_as_bytes() {
+    let tokenizer = gemma4_draft().load().expect("loads");
+    let parse = |text| pieces(&tokenizer, text, Specials::Parse);
+    assert_eq!(parse(" é é "), ["▁é", "▁é", "▁"], "a rule goes before one behind it");
+    assert_eq!(parse("é b"), ["é▁", "b"]);
+    assert_eq!(parse("aç"), ["a", "<0xC3>", "<0xA7>"]);
+    assert_eq!(
+        parse("\n\n\nb\n\n"),
+        ["\n\n\n", "b", "\n", "\n"],
+        "line feeds that are a token are that token"
+    );
+    let ids = tokenizer.encode_prompt("é ç\n\n\n", Specials::Parse).expect("encodes");
+    assert_eq!(ids.first(), Some(&0), "BOS, though the file says not");
+    assert_eq!(tokenizer.decode(&ids, ControlTokens::Hide), "é ç\n\n\n");
+}
+
+#[test]
+fn phi3_tokens_take_the_white_space_behind_them() {
+    let mut draft = spm_draft();
+    set(&mut draft, "tokenizer.ggml.add_space_prefix", Value::Bool(false));
+    let text_ids = "<|im_end|> \n a<s> a<|im_end|> \t<|im_end|>\u{a0}";
+    let literal = ["<0xC2>", "<0xA0>"];
+    let parse = |draft: &Draft| pieces(&draft.load().expect("loads"), text_ids, Specials::Parse);
+    let plain = parse(&draft);
+    assert_eq!(plain[..4], ["<|im_end|>", "▁", "<0x0A>", "▁a"]);
+    draft.entries.push(("general.name", text("Phi-3 mini")));
+    let expected = ["<|im_end|>", "a", "<s>", "▁a", "<|im_end|>", "<|im_end|>"];
+    assert_eq!(parse(&draft), [&expected[..], &literal].concat());
+}
+
+#[test]
+fn texts_that_end_a_generation_elsewhere() {
+    let with = |texts: &[&str]| {
+        let mut draft = bpe_draft();
+        texts.iter().for_each(|text| draft.push(text, 3, 0.0));
+        draft.load().expect("loads")
+    };
+    let kind = |tokenizer: &Tokenizer, text: &str| {
+        let id = tokenizer.vocabulary.id(text).expect("there");
+        (tokenizer.is_stop(id), tokenizer.token_kind(id).expect("there"))
+    };
+    let plain = with(&["<|end|>", "<|return|>"]);
+    assert_eq!(kind(&plain, "<|end|>"), (true, TokenKind::Control));
+    let gpt_oss = with(&["<|end|>", "<|return|>", "<|call|>"]);
+    assert_eq!(kind(&gpt_oss, "<|end|>"), (false, TokenKind::Control));
+    let gemma4 = with(&["<|tool_response>"]);
+    assert_eq!(kind(&gemma4, "</s>"), (false, TokenKind::Normal));
+    assert_eq!(kind(&plain, "</s>"), (true, TokenKind::Control));
+}
+
 /// A way to damage a good file.
 type Change = fn(&mut Draft);
 
@@ -346,10 +430,10 @@ fn set(draft: &mut Draft, key: &'static str, value: Value) {
 fn damaged_files_are_errors_that_name_key_and_index() {
     let changes: &[(Change, &[&str])] = &[
         (|d| d.entries.retain(|(k, _)| *k != "tokenizer.ggml.model"), &["tokenizer.ggml.model"]),
-        (|d| set(d, "tokenizer.ggml.model", text("bert")), &["bert", "gpt2", "llama"]),
+        (|d| set(d, "tokenizer.ggml.model", text("bert")), &["bert", "gpt2", "gemma4", "llama"]),
         (|d| set(d, "tokenizer.ggml.model", Value::U32(1)), &["tokenizer.ggml.model", "a string"]),
-        (|d| set(d, "tokenizer.ggml.pre", text("default")), &["`default`", "smollm", "llama-bpe"]),
-        (|d| d.entries.retain(|(k, _)| *k != "tokenizer.ggml.pre"), &["tokenizer.ggml.pre"]),
+        (|d| set(d, "tokenizer.ggml.pre", text("kimi-k2")), &["`kimi-k2`", "smollm", "llama-bpe"]),
+        (|d| set(d, "tokenizer.ggml.pre", Value::U32(1)), &["tokenizer.ggml.pre", "a string"]),
         (|d| d.types.truncate(5), &["tokenizer.ggml.token_type", "5 entries"]),
         (|d| d.tokens[40] = d.tokens[30].clone(), &["tokenizer.ggml.tokens", "index 30", "index 40"]),
         (|d| d.types[30] = 6, &["index 30", "<0x00>"]),

@@ -133,6 +133,11 @@ impl Vocabulary {
         self.ids.find(hash, |&id| self.tokens.get(id as usize) == Some(text)).copied()
     }
 
+    /// Id of the token that names a byte, such as `<0x0A>`.
+    pub fn byte_id(&self, byte: u8) -> Option<u32> {
+        self.id(&format!("<0x{byte:02X}>"))
+    }
+
     /// Id of the token that a stretch of text may become: never a control or unknown token, which no text is.
     pub fn text_id(&self, text: &str) -> Option<u32> {
         self.id(text).filter(|&id| !self.kind(id).is_some_and(TokenKind::is_control))

@@ -53,3 +53,25 @@ fn buffer(ty: Type) -> Option<Buffer> {
     };
     Some(Buffer { rows: ty.rows, kind })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Being the output is a use that no node ends.
+    #[test]
+    fn the_output_shares_no_buffer() {
+        let text = "\
+graph tiny vocab=4 context=16 output=%2
+%0:all u32 = tokens() label=tokens
+%1:all f32[4] = embed(%0) table=t[4x4] label=embd
+%2:all f32[4] = add(%1, %1) label=output
+%3:all f32[4] = add(%1, %2) label=unused
+%4:all f32[4] = add(%1, %1) label=unused_too
+";
+        let graph = Graph::parse(text).expect("a graph");
+        let (buffers, buffer_of) = assign(&graph);
+        let of_values: Vec<u32> = buffer_of[1..].iter().map(|buffer| buffer.0).collect();
+        assert_eq!((buffers.len(), of_values), (3, vec![0, 2, 1, 1]));
+    }
+}

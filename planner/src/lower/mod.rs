@@ -5,6 +5,7 @@ mod buffers;
 
 use std::collections::HashMap;
 
+use unisonic_core::numerics::range::check_rope_factors;
 use unisonic_core::plan::{self, BufferId, Plan, RopeTable, Step, Weight, WeightId, WeightSource};
 
 use crate::error::PlanError;
@@ -162,12 +163,9 @@ fn read_factors(weight: &WeightRef, source: &dyn WeightSource) -> Result<Vec<f32
         });
     }
     let factors: Vec<f32> = words.iter().map(|&word| f32::from_le_bytes(word)).collect();
-    match factors.iter().position(|factor| !(factor.is_finite() && *factor > 0.0)) {
-        Some(index) => {
-            Err(PlanError::RopeFactor { tensor: weight.tensor.clone(), index, found: factors[index] })
-        }
-        None => Ok(factors),
-    }
+    let checked = check_rope_factors(&factors);
+    checked.map_err(|factor| PlanError::RopeFactor { tensor: weight.tensor.clone(), factor })?;
+    Ok(factors)
 }
 
 #[cfg(test)]

@@ -89,8 +89,9 @@ fn rope_factors_are_read_and_checked() {
         let mut values = [1.0; 32];
         values[5] = bad;
         let error = run(&values).expect_err("a bad factor").to_string();
-        let expected =
-            format!("tensor `rope_freqs.weight`: RoPE factor 5 is {bad}, expected a finite number above 0");
+        let expected = format!(
+            "tensor `rope_freqs.weight`, element 5 is {bad}, but RoPE factors are finite and above 0; the file"
+        );
         assert!(error.starts_with(&expected), "{error}");
     }
     assert!(matches!(run(&[1.0; 31]), Err(PlanError::RopeFactorsLen { found_bytes: 124, .. })));

@@ -13,7 +13,7 @@ use crate::graph::{Element, Graph, HeadNorm, Node, Op, RopeSpec, Shape, Type, Va
 pub struct Attention {
     /// Position table.
     pub rope: RopeTableId,
-    /// See [`crate::kappa::kappa`].
+    /// See [`unisonic_core::numerics::attention::default_kappa`].
     pub kappa: f32,
     /// Sliding window.
     pub window: Option<u32>,

@@ -2,11 +2,13 @@
 //! windows on five of six layers.
 
 use unisonic_core::format::Value;
+use unisonic_core::numerics::attention::default_kappa;
+use unisonic_core::numerics::embedding::embedding_scale;
 use unisonic_core::plan::{Activation, RopeStyle};
 
+use super::Model;
 use super::builder::{Attention, Builder};
 use super::hyper::{Hyper, Keys, ROPE_BASE};
-use super::{Model, kappa};
 use crate::error::PlanError;
 use crate::graph::{Graph, RopeScaling, RopeSpec};
 
@@ -18,14 +20,14 @@ pub fn build(model: &Model<'_>) -> Result<Graph, PlanError> {
     let local_spec = local_rope(&model.keys, &global_spec)?;
     let global = Attention {
         rope: b.rope_table(global_spec),
-        kappa: kappa(score_divisor(&model.keys, hyper)?),
+        kappa: default_kappa(score_divisor(&model.keys, hyper)?),
         window: None,
         head_norm: true,
         bias: false,
     };
     // No table that no layer uses.
     let local_rope = if windows.iter().any(Option::is_some) { b.rope_table(local_spec) } else { global.rope };
-    let mut x = b.embed(Some(f64::from(hyper.embedding_len).sqrt() as f32))?;
+    let mut x = b.embed(Some(embedding_scale(hyper.embedding_len)))?;
     for (layer, window) in (0..hyper.layers).zip(windows) {
         let attention = match window {
             Some(_) => Attention { rope: local_rope, window, ..global },

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use unisonic_core::format::{Metadata, Value, required};
+use unisonic_core::numerics::range::{OutOfRange, check_eps, check_soft_cap};
 
 use crate::error::PlanError;
 use crate::graph::RopeScaling;
@@ -67,18 +68,21 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A float in a range.
-    pub fn required_f32(&self, name: &str, range: RangeInclusive<f32>) -> Result<f32, PlanError> {
-        let value = self.f32(name, range)?;
-        Ok(required(Ok(value), &self.key(name), "a 32-bit float")?)
+    /// The epsilon of a norm.
+    fn eps(&self, name: &str) -> Result<f32, PlanError> {
+        let key = self.key(name);
+        let eps = required(self.metadata.f32(&key), &key, "a 32-bit float")?;
+        self.range_contract(name, check_eps(eps)).map(|()| eps)
     }
 
     /// A soft cap; 0 or absent is none.
     pub fn soft_cap(&self, name: &str) -> Result<Option<f32>, PlanError> {
-        match self.metadata.f32(&self.key(name))? {
-            Some(0.0) => Ok(None),
-            _ => self.f32(name, 0.000_976_562_5..=1_048_576.0),
-        }
+        let cap = self.metadata.f32(&self.key(name))?.filter(|&cap| cap != 0.0);
+        self.range_contract(name, cap.map_or(Ok(()), check_soft_cap)).map(|()| cap)
+    }
+
+    fn range_contract(&self, name: &str, checked: Result<(), OutOfRange>) -> Result<(), PlanError> {
+        checked.map_err(|number| PlanError::Number { key: self.key(name), number })
     }
 
     /// An optional string.
@@ -157,7 +161,7 @@ impl Hyper {
             rotary_len,
             context_len,
             vocab_len: vocab_len(keys)?,
-            eps: keys.required_f32("attention.layer_norm_rms_epsilon", EPS_MIN..=1.0)?,
+            eps: keys.eps("attention.layer_norm_rms_epsilon")?,
             rope_base: f64::from(keys.f32("rope.freq_base", ROPE_BASE)?.unwrap_or(10_000.0)),
             rope_scaling: rope_scaling(keys, context_len)?,
             attention_factor: f64::from(keys.f32("rope.scaling.attn_factor", FACTOR)?.unwrap_or(1.0)),
@@ -165,8 +169,6 @@ impl Hyper {
     }
 }
 
-/// 2^-60 (docs/numerics.md "Range contract").
-const EPS_MIN: f32 = f32::from_bits(0x2180_0000);
 /// Possible bases of RoPE frequencies.
 pub const ROPE_BASE: RangeInclusive<f32> = 1.001..=1e12;
 /// Possible factors of cosine and sine.

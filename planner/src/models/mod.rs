@@ -19,11 +19,11 @@ mod tests;
 use std::collections::HashSet;
 
 use unisonic_core::format::{Metadata, TensorInfo, required};
+use unisonic_core::numerics::attention::default_kappa;
 use unisonic_core::plan::{Activation, RopeStyle};
 
 use crate::error::PlanError;
 use crate::graph::Graph;
-use crate::kappa::kappa;
 use builder::{Attention, Builder};
 use hyper::{Hyper, Keys};
 pub use tensors::Tensors;
@@ -87,7 +87,7 @@ fn llama_like(model: &Model<'_>, family: &LlamaLike) -> Result<Graph, PlanError>
     }
     let attention = Attention {
         rope: b.rope_table(spec),
-        kappa: kappa(model.hyper.head_len),
+        kappa: default_kappa(model.hyper.head_len),
         window: None,
         head_norm: family.head_norm,
         bias: family.bias,

@@ -29,10 +29,8 @@ pub struct Pass {
     pub name: &'static str,
     /// One line for people.
     pub doc: &'static str,
-    /// Whether a plan needs it.
+    /// Whether a plan needs it. The others run unless they are switched off.
     pub required: bool,
-    /// Whether it runs unless switched; required ones always do.
-    pub on_by_default: bool,
     /// Passes that must come before it in the table.
     pub after: &'static [&'static str],
     /// What holds from here on.
@@ -47,7 +45,6 @@ pub const PASSES: &[Pass] = &[
         name: "hoist-select-outputs",
         doc: "computes what only the output rows need for the output rows only",
         required: false,
-        on_by_default: true,
         after: &[],
         establishes: |_| (),
         run: hoist_select_outputs::run,
@@ -56,7 +53,6 @@ pub const PASSES: &[Pass] = &[
         name: "quantize-activations",
         doc: "quantises what linear layers read, once for all readers",
         required: true,
-        on_by_default: true,
         after: &["hoist-select-outputs"],
         establishes: |contract| contract.quantized_activations = true,
         run: quantize_activations::run,
@@ -65,7 +61,6 @@ pub const PASSES: &[Pass] = &[
         name: "quantize-heads",
         doc: "quantises the queries that attention reads",
         required: true,
-        on_by_default: true,
         after: &[],
         establishes: |contract| contract.quantized_heads = true,
         run: quantize_heads::run,
@@ -74,7 +69,6 @@ pub const PASSES: &[Pass] = &[
         name: "fuse-norm-residual",
         doc: "joins a norm and the addition of its result to a residual",
         required: false,
-        on_by_default: true,
         after: &["hoist-select-outputs"],
         establishes: |_| (),
         run: fuse_norm_residual::run,
@@ -83,7 +77,6 @@ pub const PASSES: &[Pass] = &[
         name: "fuse-residual",
         doc: "joins a linear layer and the addition of its result to a residual",
         required: false,
-        on_by_default: true,
         after: &["hoist-select-outputs"],
         establishes: |_| (),
         run: fuse_residual::run,
@@ -92,7 +85,6 @@ pub const PASSES: &[Pass] = &[
         name: "fuse-norm-quantize",
         doc: "lets a norm quantise its own result",
         required: false,
-        on_by_default: true,
         after: &["quantize-activations", "fuse-norm-residual"],
         establishes: |_| (),
         run: fuse_norm_quantize::run,
@@ -101,7 +93,6 @@ pub const PASSES: &[Pass] = &[
         name: "fuse-gate-quantize",
         doc: "lets a gate quantise its own result",
         required: false,
-        on_by_default: true,
         after: &["quantize-activations"],
         establishes: |_| (),
         run: fuse_gate_quantize::run,
@@ -110,7 +101,6 @@ pub const PASSES: &[Pass] = &[
         name: "fuse-heads",
         doc: "joins norm and RoPE of heads with quantising the query and with writing the cache",
         required: false,
-        on_by_default: true,
         after: &["quantize-heads"],
         establishes: |_| (),
         run: fuse_heads::run,
@@ -119,7 +109,6 @@ pub const PASSES: &[Pass] = &[
         name: "dead-code",
         doc: "removes results and operations that nothing uses",
         required: false,
-        on_by_default: true,
         after: &["fuse-norm-quantize", "fuse-gate-quantize"],
         establishes: |_| (),
         run: dead_code::run,
@@ -199,7 +188,7 @@ pub fn run(graph: &mut Graph, schedule: &Schedule<'_>) -> Result<Contract, PassE
 }
 
 fn runs(pass: &Pass, schedule: &Schedule<'_>) -> bool {
-    pass.required || pass.on_by_default && !schedule.off.iter().any(|name| name == pass.name)
+    !schedule.off.iter().any(|name| name == pass.name)
 }
 
 fn verify(graph: &Graph, contract: Contract, after: &str) -> Result<(), PassError> {
@@ -219,9 +208,6 @@ pub fn check_table(passes: &[Pass]) -> Result<(), PassError> {
         if earlier.iter().any(|other| other.name == pass.name) {
             return Err(PassError::Table { reason: format!("two passes are called `{}`", pass.name) });
         }
-        if pass.required && !pass.on_by_default {
-            return Err(PassError::Table { reason: format!("`{}` is required and off", pass.name) });
-        }
         if let Some(missing) =
             pass.after.iter().find(|name| !earlier.iter().any(|other| other.name == **name))
         {
@@ -234,15 +220,21 @@ pub fn check_table(passes: &[Pass]) -> Result<(), PassError> {
 }
 
 fn check_schedule(schedule: &Schedule<'_>) -> Result<(), PassError> {
-    for name in schedule.off.iter().map(String::as_str).chain(schedule.stop_after) {
-        if !PASSES.iter().any(|pass| pass.name == name) {
-            let known: Vec<_> = PASSES.iter().map(|pass| pass.name).collect();
-            return Err(PassError::Unknown { name: name.to_owned(), known: known.join(", ") });
-        }
+    schedule.off.iter().try_for_each(|name| check_off(name))?;
+    schedule.stop_after.map_or(Ok(()), |name| find(name).map(|_| ()))
+}
+
+/// Whether a pass of that name exists and can be switched off.
+pub fn check_off(name: &str) -> Result<(), PassError> {
+    if find(name)?.required {
+        return Err(PassError::Required { name: name.to_owned() });
     }
-    let required = |name: &&String| PASSES.iter().any(|pass| pass.required && pass.name == **name);
-    match schedule.off.iter().find(required) {
-        Some(name) => Err(PassError::Required { name: name.clone() }),
-        None => Ok(()),
-    }
+    Ok(())
+}
+
+fn find(name: &str) -> Result<&'static Pass, PassError> {
+    PASSES.iter().find(|pass| pass.name == name).ok_or_else(|| {
+        let known: Vec<_> = PASSES.iter().map(|pass| pass.name).collect();
+        PassError::Unknown { name: name.to_owned(), known: known.join(", ") }
+    })
 }

@@ -22,7 +22,7 @@ pub fn check(run: fn(&mut Graph), before: &str, after: Expect) {
 }
 
 fn pass(name: &'static str, after: &'static [&'static str]) -> Pass {
-    Pass { name, doc: "", required: false, on_by_default: true, after, establishes: |_| (), run: |_| () }
+    Pass { name, doc: "", required: false, after, establishes: |_| (), run: |_| () }
 }
 
 #[test]
@@ -32,8 +32,6 @@ fn the_table_is_checked() {
     for wrong in [vec![pass("a", &["b"]), pass("b", &[])], vec![pass("a", &[]), pass("a", &[])]] {
         assert!(matches!(check_table(&wrong), Err(PassError::Table { .. })));
     }
-    let off = Pass { required: true, on_by_default: false, ..pass("a", &[]) };
-    assert!(matches!(check_table(&[off]), Err(PassError::Table { .. })));
 }
 
 #[test]

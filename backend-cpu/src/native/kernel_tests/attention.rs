@@ -212,25 +212,30 @@ fn random_sequences_equal_the_reference() {
 #[test]
 fn sequences_around_the_thresholds_equal_the_reference() {
     let mut random = Random::new(301);
-    for round in 0..60 {
+    for round in 0..150 {
         let head_len = random.pick(&[16, 64]);
         let kappa = kappa(default_scale(head_len as u32));
-        let query = random_rows(&mut random, 1, head_len, 0).iter().map(|q| q + 3.0).collect::<Vec<f32>>();
+        let query: Vec<f32> = (0..head_len).map(|_| 3.0 + random.float(-1)).collect();
         let dot: f32 = query.iter().fold(0.0, |sum, q| sum + q * q);
         let count = 1 + random.below(200) + if round % 2 == 0 { 1024 } else { 0 };
         let (mut k, mut v) = (Vec::new(), Vec::new());
-        let mut of_chunk = 0;
+        // Weights down to the limit, or outputs around 2^-60.
+        let exponents: &[i32] =
+            random.pick(&[&[0, -1, -10, -20, -28, -31, -32, -33, -34], &[0, -14, -15, -16, -17, -34]]);
+        let (mut of_chunk, mut largest) = (0, 0);
         for j in 0..count {
             if j % CHUNK == 0 {
-                of_chunk = random.pick(&[0, 0, -8, -31, -32, -33]);
+                of_chunk = random.pick(&[0, 0, -1, -2, -31, -32, -33]);
+                largest = random.pick(&[-40, -39, -38, 0]);
             }
-            let of_key = random.pick(&[0, -1, -10, -20, -28, -31, -32, -33, -34]);
+            let of_key = random.pick(exponents);
             let exponent = (of_chunk + of_key) as f32 + random.below(100) as f32 * 0.008 - 0.4;
             let factor = exponent / (dot * kappa);
             k.extend(query.iter().map(|q| q * factor));
-            let largest = random.pick(&[-39, -38, -36, 0]);
-            let is_zero = of_key > -5 && random.below(32) != 0;
-            v.extend((0..head_len).map(|_| if is_zero { 0.0 } else { random.float(largest) }));
+            let is_zero = of_key > -5 && random.below(256) != 0;
+            let value = if is_zero { 0.0 } else { random.float(largest) };
+            // Nearly flat, so that most dimensions of the rotated value are small.
+            v.extend((0..head_len).map(|_| value + value * 0.015625 * random.below(16) as f32));
         }
         let last = count as u32 - 1;
         // Few keys, so that a group has one chunk.
