@@ -31,7 +31,7 @@ tokenizer)
         split -b 300 "$text" "$seeds/part-"
         for part in "$seeds"/part-*; do
             # Each vocabulary and mode in turn.
-            { printf "\\x$(printf %x $((number % 12)))"; cat "$part"; } >"$seeds/text-$number"
+            { printf "\\x$(printf %x $((number % 40)))"; cat "$part"; } >"$seeds/text-$number"
             number=$((number + 1))
             rm "$part"
         done

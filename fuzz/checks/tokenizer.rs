@@ -9,29 +9,53 @@ use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer
 
 use super::vocabularies;
 
-/// One of each kind of pre-tokenizer, and SentencePiece BPE with and without a space in front.
-const PRE: [&str; 4] = ["gpt-2", "smollm", "llama-bpe", "qwen2"];
+/// One of each kind of pre-tokenizer.
+const PRE: [&str; 17] = [
+    "default",
+    "gpt-2",
+    "smollm",
+    "llama-bpe",
+    "dbrx",
+    "minicpm5",
+    "qwen2",
+    "qwen35",
+    "seed-coder",
+    "gpt-4o",
+    "tekken",
+    "falcon",
+    "deepseek-llm",
+    "deepseek-coder",
+    "deepseek-v3",
+    "bloom",
+    "viking",
+];
+
+/// What becomes of spaces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spaces {
+    /// They are bytes as others are.
+    Kept,
+    /// They are spelled `▁`, so a `▁` of the text comes back as a space.
+    Bars,
+    /// And there is one more in front and behind each special token.
+    BarsAndPrefix,
+}
 
 struct Case {
     tokenizer: Tokenizer,
-    is_spm: bool,
-    space_prefix: bool,
+    spaces: Spaces,
 }
 
 fn cases() -> &'static [Case] {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     CASES.get_or_init(|| {
-        let bpe = |pre| Case {
-            tokenizer: vocabularies::tokenizer(vocabularies::byte_bpe(pre)),
-            is_spm: false,
-            space_prefix: false,
-        };
-        let spm = |space_prefix| Case {
-            tokenizer: vocabularies::tokenizer(vocabularies::spm(space_prefix)),
-            is_spm: true,
-            space_prefix,
-        };
-        PRE.into_iter().map(bpe).chain([spm(false), spm(true)]).collect()
+        let case = |entries, spaces| Case { tokenizer: vocabularies::tokenizer(entries), spaces };
+        let mut cases: Vec<Case> =
+            PRE.iter().map(|pre| case(vocabularies::byte_bpe(pre), Spaces::Kept)).collect();
+        cases.push(case(vocabularies::characters(), Spaces::Bars));
+        cases.push(case(vocabularies::spm(false), Spaces::Bars));
+        cases.push(case(vocabularies::spm(true), Spaces::BarsAndPrefix));
+        cases
     })
 }
 
@@ -46,20 +70,18 @@ fn check_one(case: &Case, text: &str, specials: Specials) {
     let tokenizer = &case.tokenizer;
     let ids = tokenizer.encode(text, specials).expect("a vocabulary with every byte encodes every text");
     assert!(
-        ids.len() <= text.len() + usize::from(case.space_prefix) * (text.len() + 1),
+        ids.len() <= text.len() + if case.spaces == Spaces::BarsAndPrefix { text.len() + 1 } else { 0 },
         "at most a token a byte"
     );
     assert!(ids.iter().all(|&id| id < tokenizer.vocab_len()));
 
     let decoded = tokenizer.decode(&ids, ControlTokens::Show);
-    // SentencePiece writes a space as `▁`, so a `▁` of the text comes back as a space.
-    let expected = if case.is_spm { text.replace('▁', " ") } else { text.to_owned() };
-    if case.space_prefix {
-        // A space more behind each special token, and in front.
-        let without_spaces = |text: &str| text.replace(' ', "");
-        assert_eq!(without_spaces(&decoded), without_spaces(&expected));
-    } else {
-        assert_eq!(decoded, expected);
+    let bars_as_spaces = || text.replace('▁', " ");
+    let without_spaces = |text: &str| text.replace(' ', "");
+    match case.spaces {
+        Spaces::Kept => assert_eq!(decoded, text),
+        Spaces::Bars => assert_eq!(decoded, bars_as_spaces()),
+        Spaces::BarsAndPrefix => assert_eq!(without_spaces(&decoded), without_spaces(&bars_as_spaces())),
     }
 
     let mut stream = Detokenizer::new(tokenizer, ControlTokens::Show);

@@ -55,7 +55,8 @@ const MERGES: [(&str, &str); 24] = [
 ];
 
 /// Pieces of the SentencePiece vocabulary with their scores, ties among them.
-const PIECES: [(&str, f32); 22] = [
+const PIECES: [(&str, f32); 23] = [
+    ("\u{301}", -9.0),
     ("▁", -1.0),
     ("▁▁", -2.0),
     ("▁▁▁▁", -3.0),
@@ -166,6 +167,22 @@ pub fn spm(space_prefix: bool) -> Vec<(&'static str, Value)> {
     let mut entries = tokens.entries();
     entries.push(("tokenizer.ggml.model", text("llama")));
     entries.push(("tokenizer.ggml.add_space_prefix", Value::Bool(space_prefix)));
+    entries
+}
+
+/// Metadata of BPE with merge rules over characters.
+pub fn characters() -> Vec<(&'static str, Value)> {
+    let mut tokens = Tokens::new();
+    for byte in 0..=255u8 {
+        tokens.push(&format!("<0x{byte:02X}>"), BYTE, 0.0);
+    }
+    for (piece, _) in PIECES {
+        tokens.push(piece, NORMAL, 0.0);
+    }
+    let rules = ["t h", "th e", "▁ the", "▁ t", "a a", "aa aa", "aa a", "▁ ▁", "▁▁ ▁▁", "e \u{301}"];
+    let mut entries = tokens.entries();
+    entries.push(("tokenizer.ggml.model", text("gemma4")));
+    entries.push(("tokenizer.ggml.merges", Value::Strings(Strings::from_iter(rules))));
     entries
 }
 
