@@ -1,5 +1,6 @@
 //! What can be typed: commands, options, and their help.
 
+use std::io::IsTerminal;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -135,7 +136,9 @@ pub fn start_logging(verbose: u8) {
         2 => tracing::Level::DEBUG,
         _ => tracing::Level::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    lines.with_ansi(colours).without_time().init();
 }
 
 #[cfg(test)]

@@ -64,10 +64,11 @@ pub fn generate(
     }
     let mut token_ids = Vec::new();
     let mut pending = prompt.to_vec();
+    let reached_limit = |generated: &[u32]| {
+        let max = options.max_tokens?;
+        (generated.len() >= max as usize).then_some(Stop::Length)
+    };
     let stop = loop {
-        if options.max_tokens.is_some_and(|max| token_ids.len() >= max as usize) {
-            break Stop::Length;
-        }
         // A generated token needs a place in the context as well; a prompt that leaves none is the caller's error.
         if session.tokens().len() + pending.len() >= engine.context_len() as usize {
             if token_ids.is_empty() {
@@ -77,7 +78,10 @@ pub fn generate(
                     trained_len: engine.plan().context_len,
                 });
             }
-            break Stop::Context;
+            break reached_limit(&token_ids).unwrap_or(Stop::Context);
+        }
+        if let Some(stop) = reached_limit(&token_ids) {
+            break stop;
         }
         let mut chosen = (0, ControlFlow::Continue(()));
         engine.extend(session, &pending, pending.len() - 1, &mut |_, logits| {

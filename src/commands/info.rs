@@ -15,11 +15,18 @@ use crate::cli::FileArg;
 use crate::model;
 use crate::output::{write_json, write_stdout};
 
+const EXAMPLES: &str = "\
+Examples:
+  unisonic info model.gguf
+  unisonic info --tensors --metadata model.gguf
+  unisonic info --json model.gguf";
+
 /// Elements of an array that are shown; a vocabulary has hundreds of thousands.
 const ARRAY_SHOWN: usize = 8;
 
 /// Shows what a model file holds: name, sizes, types, tokenizer, licence, and whether it can be run
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub struct InfoArgs {
     #[command(flatten)]
     file: FileArg,

@@ -54,6 +54,9 @@ pub fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
     ids.truncate(args.max_tokens.unwrap_or(usize::MAX));
     model::check_ids(&ids, tokenizer.vocab_len())?;
     let mut engine = model::load(&file, path, &args.load, args.load.chunk)?;
+    if engine.context_len() < 2 {
+        bail!("a context of 1 token has no token to score after it; give --context 2 or more");
+    }
     let windows = windows(&ids, bos, engine.context_len() as usize);
     let scores = score_windows(&mut engine, &windows)?;
     if scores.is_empty() {
@@ -75,8 +78,12 @@ pub fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
             "argmax": argmax,
         }));
     }
+    let arithmetic = match engine.device().profile.as_str() {
+        unisonic_core::plan::PROFILE => String::new(),
+        diagnostic => format!("arithmetic     {diagnostic}\n"),
+    };
     write_stdout(&format!(
-        "tokens scored  {}\nmean NLL       {mean_nll:.6}\nperplexity     {:.4}\n",
+        "{arithmetic}tokens scored  {}\nmean NLL       {mean_nll:.6}\nperplexity     {:.4}\n",
         scores.len(),
         libm::exp(mean_nll)
     ))

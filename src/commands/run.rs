@@ -237,9 +237,11 @@ fn report(completion: &Completion, prompt_tokens: usize, prompt_time: Duration, 
     let generated = completion.token_ids.len();
     // The first token comes with the prompt; the others are what decoding took time for.
     let decoded = generated.saturating_sub(1);
+    // Without a token nothing was run.
+    let read = if generated > 0 { prompt_tokens } else { 0 };
     say(format_args!(
         "[prompt: {prompt_tokens} tokens{}; generated: {generated} tokens{}; stop: {}]",
-        rate(prompt_tokens, prompt_time),
+        rate(read, prompt_time),
         rate(decoded, decode_time),
         completion.stop.as_str()
     ));
