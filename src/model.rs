@@ -13,7 +13,7 @@ use unisonic_planner::PlanOptions;
 use unisonic_planner::passes::Dump;
 
 use crate::cli::{Diagnostic, LoadArgs};
-use crate::output::{progress_bar, say};
+use crate::output::{bytes_bar, say};
 
 /// Opens a model file.
 pub fn open(path: &Path) -> anyhow::Result<GgufFile> {
@@ -53,10 +53,10 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> 
             dump: args.dump_ir.is_some().then_some(&dump as &Dump<'_>),
         },
     };
-    let bar = progress_bar("loading", 0);
+    let bar = bytes_bar("loading", 0);
     let loaded = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {
-        bar.set_length(progress.total as u64);
-        bar.set_position(progress.loaded as u64);
+        bar.set_length(progress.total_bytes);
+        bar.set_position(progress.loaded_bytes);
     });
     bar.finish_and_clear();
     if let Some(folder) = &args.dump_ir {

@@ -42,6 +42,12 @@ pub fn progress_bar(what: &str, total: u64) -> ProgressBar {
     visible(ProgressBar::new(total), style, what)
 }
 
+/// A progress bar on stderr of `total_bytes`; invisible unless stderr is a terminal.
+pub fn bytes_bar(what: &str, total_bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:30}] {bytes}/{total_bytes}");
+    visible(ProgressBar::new(total_bytes), style, what)
+}
+
 /// A sign of life on stderr for work of unknown length; invisible unless stderr is a terminal.
 pub fn spinner(what: &str) -> ProgressBar {
     let bar =

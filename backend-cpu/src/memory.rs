@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ops::Range;
 
+use memmap2::{MmapOptions, MmapRaw};
 use unisonic_core::plan::DeviceError;
 
 /// `rows * width` zeros; an error instead of an abort where they do not fit.
@@ -10,8 +11,7 @@ pub fn allocate<T: Clone + Default>(what: &str, rows: usize, width: usize) -> Re
     let out_of_memory =
         |needed_bytes| DeviceError::OutOfMemory { device: "cpu".into(), what: what.into(), needed_bytes };
     let len = rows.checked_mul(width).ok_or_else(|| out_of_memory(u64::MAX))?;
-    // Asked for and given back at once: `vec!` below would abort, but it gets zeroed pages from the system lazily, so
-    // that KV pages which are never written cost nothing.
+    // Asked for and given back at once: `vec!` below would abort.
     let mut probe: Vec<T> = Vec::new();
     probe
         .try_reserve_exact(len)
@@ -20,27 +20,35 @@ pub fn allocate<T: Clone + Default>(what: &str, rows: usize, width: usize) -> Re
     Ok(vec![T::default(); len])
 }
 
-/// Zeroed memory that starts at a cache line. The system hands it out lazily: what is never written costs nothing.
+/// Zeroed memory for weights and caches, from the system itself: what is never written costs nothing, and pages can be
+/// large. It starts at a page.
 ///
 /// Parts of it can be written through [`Lines::as_ptr`] while others are read: it is cells, not values.
 #[derive(Debug)]
 pub struct Lines {
-    cells: Vec<UnsafeCell<u8>>,
-    start: usize,
+    map: MmapRaw,
     len_bytes: usize,
 }
-
-// SAFETY: what is shared is written through raw pointers only, whose users promise that nobody else uses those bytes.
-unsafe impl Sync for Lines {}
-
-const LINE: usize = 64;
 
 impl Lines {
     /// An error where the memory cannot be had, instead of an abort; `what` is for its message.
     pub fn zeroed(what: &str, len_bytes: usize) -> Result<Self, DeviceError> {
-        let bytes: Vec<u8> = allocate(what, 1, len_bytes.saturating_add(LINE))?;
-        let start = bytes.as_ptr().align_offset(LINE);
-        Ok(Self { cells: into_cells(bytes), start, len_bytes })
+        // No mapping is empty.
+        let map =
+            MmapOptions::new().len(len_bytes.max(1)).map_anon().map_err(|_| DeviceError::OutOfMemory {
+                device: "cpu".into(),
+                what: what.into(),
+                needed_bytes: len_bytes as u64,
+            })?;
+        Ok(Self { map: map.into(), len_bytes })
+    }
+
+    /// Asks for large pages, for memory that is all written: fewer pages to fault in, fewer translations to miss.
+    pub fn in_large_pages(self) -> Self {
+        #[cfg(target_os = "linux")]
+        // Advice: a system without large pages says no, and nothing else changes.
+        let _ = self.map.advise(memmap2::Advice::HugePage);
+        self
     }
 
     /// Some of the bytes, to read.
@@ -48,16 +56,15 @@ impl Lines {
     /// # Safety
     /// No thread writes them meanwhile.
     pub unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
-        let cells = &self.cells[self.start..][..self.len_bytes][range];
-        // SAFETY: the cells are in bounds, and the caller promises that they are not written.
-        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }
+        let len = range.len();
+        // SAFETY: `as_ptr` has seen that the bytes are in the mapping, and the caller promises that they are not written.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(range), len) }
     }
 
     /// All bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let cells = &mut self.cells[self.start..][..self.len_bytes];
-        // SAFETY: exclusive access to the cells is exclusive access to the bytes in them.
-        unsafe { std::slice::from_raw_parts_mut(cells.as_mut_ptr().cast(), cells.len()) }
+        // SAFETY: the mapping is at least this long, and exclusive access to it is exclusive access to its bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr(), self.len_bytes) }
     }
 
     /// The first of some bytes, to write what nobody else uses meanwhile.
@@ -65,7 +72,13 @@ impl Lines {
     /// # Panics
     /// If the range is not inside.
     pub fn as_ptr(&self, range: Range<usize>) -> *mut u8 {
-        UnsafeCell::raw_get(self.cells[self.start..][..self.len_bytes][range].as_ptr())
+        assert!(
+            range.start <= range.end && range.end <= self.len_bytes,
+            "bytes {range:?} of {}",
+            self.len_bytes
+        );
+        // SAFETY: the offset is inside the mapping.
+        unsafe { self.map.as_mut_ptr().add(range.start) }
     }
 }
 

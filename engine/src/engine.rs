@@ -42,10 +42,10 @@ impl Default for EngineOptions<'_> {
 /// How far loading is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadProgress {
-    /// Weights on the device.
-    pub loaded: usize,
-    /// Weights of the model.
-    pub total: usize,
+    /// Bytes of the weights that are on the device.
+    pub loaded_bytes: u64,
+    /// Bytes of all weights.
+    pub total_bytes: u64,
 }
 
 /// A model loaded on a device.
@@ -78,14 +78,14 @@ impl Session {
 }
 
 impl Engine {
-    /// Plans the model and loads it on the device.
+    /// Plans the model and loads it on the device. `progress` is called from any thread, never twice at a time.
     pub fn load(
         metadata: &Metadata,
         tensors: &[TensorInfo],
         weights: &dyn WeightSource,
         device: &dyn Device,
         options: &EngineOptions<'_>,
-        progress: &dyn Fn(LoadProgress),
+        progress: &(dyn Fn(LoadProgress) + Sync),
     ) -> Result<Self, EngineError> {
         let plan = unisonic_planner::plan(metadata, tensors, weights, &options.plan)?;
         let context_len = context_len(&plan, options)?;
@@ -108,8 +108,8 @@ impl Engine {
         })?;
         let max_outputs = options.max_outputs.min(chunk_rows);
         let limits = Limits { kv_pages, max_rows: chunk_rows, max_outputs };
-        let program = device.load(Arc::new(plan), weights, limits, &|loaded, total| {
-            progress(LoadProgress { loaded, total });
+        let program = device.load(Arc::new(plan), weights, limits, &|loaded_bytes, total_bytes| {
+            progress(LoadProgress { loaded_bytes, total_bytes });
         })?;
         let pages = PagePool::new(kv_pages);
         Ok(Self { program, pages, context_len, chunk_rows, max_outputs })

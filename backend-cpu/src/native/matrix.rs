@@ -7,14 +7,13 @@
 //!   f16 `dmin`;
 //!
 //! filled up to a multiple of 64 bytes. A float matrix (W16) has tiles only: the two byte planes, then the f32 scales.
-//! Rows that fill the last panel are zero.
+//! Rows that fill the last panel are zero. [`super::packing`] makes panels from a file's rows.
 
 use unisonic_core::format::blocks::{BlockFormat, DecodedRow, f16_to_f32};
 use unisonic_core::numerics::embedding::{embed_row, embed_w16_row};
 use unisonic_core::numerics::w16::W16Row;
-use unisonic_core::plan::{DeviceError, LoadedWeight, Weight};
+use unisonic_core::plan::{DeviceError, Encoding, Weight};
 
-use super::packing::{BlockRows, pack_blocks, pack_w16};
 use super::quants::{Bytes, Five, Levels, Nibbles, Quants, Six, TILE_LEN, Three, Tile, Two, VECTORS};
 use crate::memory::Lines;
 use crate::simd::{LANES, Portable};
@@ -39,6 +38,25 @@ pub enum Packing {
     W16,
 }
 
+impl Packing {
+    /// The packing of a weight of a plan; none for a vector or a format without a kernel.
+    pub fn of(encoding: Encoding) -> Option<Self> {
+        match encoding {
+            Encoding::Block(format) => Layout::of(format).map(|_| Packing::Block(format)),
+            Encoding::W16(_) => Some(Packing::W16),
+            Encoding::F32(_) => None,
+        }
+    }
+
+    /// Bytes of a panel of `tiles` tiles.
+    pub fn panel_len_bytes(self, tiles: usize) -> usize {
+        match self {
+            Packing::Block(format) => Layout::packed(format).panel_len_bytes(tiles),
+            Packing::W16 => tiles * W16_TILE_LEN_BYTES,
+        }
+    }
+}
+
 /// A packed matrix.
 #[derive(Debug)]
 pub struct PackedMatrix {
@@ -50,24 +68,23 @@ pub struct PackedMatrix {
     pub tiles: usize,
     /// Bytes of a panel.
     pub panel_len_bytes: usize,
-    /// All panels.
-    pub lines: Lines,
+    lines: Lines,
 }
 
 impl PackedMatrix {
-    /// Packs a loaded matrix; none for a vector or a format without a kernel.
-    pub fn pack(weight: &Weight, loaded: &LoadedWeight) -> Result<Option<Self>, DeviceError> {
-        let (rows, cols) = (weight.rows as usize, weight.cols as usize);
-        match loaded {
-            LoadedWeight::F32(_) => Ok(None),
-            LoadedWeight::W16(matrix) => pack_w16(rows, cols, matrix).map(Some),
-            LoadedWeight::Blocks { format, bytes } => {
-                let Some(layout) = Layout::of(*format) else { return Ok(None) };
-                let row_len_bytes = weight.row_len_bytes();
-                pack_blocks(&BlockRows { format: *format, rows, cols, row_len_bytes, bytes }, layout)
-                    .map(Some)
-            }
-        }
+    /// Zeroed memory for a matrix, to be packed into; none for a vector or a format without a kernel.
+    pub fn allocate(weight: &Weight) -> Result<Option<Self>, DeviceError> {
+        let Some(packing) = Packing::of(weight.encoding) else { return Ok(None) };
+        let (rows, tiles) = (weight.rows as usize, (weight.cols as usize).div_ceil(TILE_LEN));
+        let panel_len_bytes = packing.panel_len_bytes(tiles);
+        let len_bytes = rows.div_ceil(LANES).saturating_mul(panel_len_bytes);
+        let lines = Lines::zeroed("packed weights", len_bytes)?.in_large_pages();
+        Ok(Some(Self { packing, rows, tiles, panel_len_bytes, lines }))
+    }
+
+    /// All panels, to be packed into.
+    pub fn panels_mut(&mut self) -> &mut [u8] {
+        self.lines.bytes_mut()
     }
 
     /// Number of panels.
@@ -86,10 +103,9 @@ impl PackedMatrix {
     pub fn embed(&self, row: usize, out: &mut [f32]) {
         let (panel, lane) = (self.panel(row / LANES), row % LANES);
         match self.packing {
-            Packing::Block(format) => match Layout::of(format) {
-                Some(layout) => embed_row(&layout.decode(format, panel, self.tiles, lane), out),
-                None => unreachable!("{format} matrices are not packed"),
-            },
+            Packing::Block(format) => {
+                embed_row(&Layout::packed(format).decode(format, panel, self.tiles, lane), out)
+            }
             Packing::W16 => {
                 let (mut high, mut low, mut scales) = (Vec::new(), Vec::new(), Vec::new());
                 for tile in panel.chunks_exact(W16_TILE_LEN_BYTES) {
@@ -159,6 +175,11 @@ impl Layout {
             BlockFormat::IQ4_XS => Self::new::<Levels>(32, false),
             BlockFormat::MXFP4 | BlockFormat::TQ1_0 | BlockFormat::TQ2_0 => return None,
         })
+    }
+
+    /// The packing of a format that has one: that of a [`PackedMatrix`].
+    pub fn packed(format: BlockFormat) -> Self {
+        Self::of(format).unwrap_or_else(|| unreachable!("{format} matrices are not packed"))
     }
 
     /// Bytes of the scales that follow `tiles` tiles, minima included, without filling.

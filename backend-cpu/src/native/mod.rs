@@ -11,6 +11,7 @@ mod elementary;
 mod kernel_tests;
 mod kv;
 pub(crate) mod linear;
+mod loading;
 pub(crate) mod matrix;
 mod packing;
 mod program;
@@ -21,7 +22,8 @@ mod steps;
 use std::sync::Arc;
 
 use unisonic_core::plan::{
-    BufferKind, Device, DeviceError, DeviceInfo, Encoding, Limits, PROFILE, Plan, Program, WeightSource,
+    BufferKind, Device, DeviceError, DeviceInfo, Encoding, Limits, PROFILE, Plan, Program, Progress,
+    WeightSource,
 };
 
 pub use crate::isa::Isa;
@@ -75,7 +77,7 @@ impl Device for CpuDevice {
         plan: Arc<Plan>,
         weights: &dyn WeightSource,
         limits: Limits,
-        progress: &dyn Fn(usize, usize),
+        progress: &Progress<'_>,
     ) -> Result<Box<dyn Program>, DeviceError> {
         plan.check()?;
         let unfit = unfit(&plan);

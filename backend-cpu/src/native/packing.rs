@@ -1,55 +1,65 @@
 //! From a file's rows to panels ([`super::matrix`] has the layout).
 
+use std::ops::Range;
+
 use half::f16;
 use unisonic_core::format::blocks::{BlockFormat, DecodedRow, decode_row};
-use unisonic_core::plan::{DeviceError, W16Matrix};
+use unisonic_core::plan::{LoadedWeight, W16Matrix};
 
-use super::matrix::{
-    Layout, PackedMatrix, Packing, SUPERBLOCK_TILES, W16_TILE_LEN_BYTES, tiles_of_superblock,
-};
+use super::matrix::{Layout, Packing, SUPERBLOCK_TILES, W16_TILE_LEN_BYTES, tiles_of_superblock};
 use super::quants::{Bytes, Quants, TILE_LEN};
-use crate::memory::Lines;
 use crate::simd::LANES;
 
-/// Rows of blocks, as the file holds them.
-pub struct BlockRows<'a> {
-    /// Their format.
-    pub format: BlockFormat,
-    /// Number of rows.
-    pub rows: usize,
-    /// Elements of a row.
-    pub cols: usize,
-    /// Bytes of a row.
-    pub row_len_bytes: usize,
-    /// All rows.
-    pub bytes: &'a [u8],
-}
-
-/// Packs rows of blocks.
-pub fn pack_blocks(from: &BlockRows<'_>, layout: Layout) -> Result<PackedMatrix, DeviceError> {
-    let BlockRows { format, rows, cols, row_len_bytes, bytes } = *from;
-    let tiles = cols / TILE_LEN;
-    let panel_len_bytes = layout.panel_len_bytes(tiles);
-    let mut lines = Lines::zeroed("packed weights", rows.div_ceil(LANES) * panel_len_bytes)?;
-    let mut decoded = vec![DecodedRow::new(); LANES];
-    for (panel, to) in lines.bytes_mut().chunks_exact_mut(panel_len_bytes).enumerate() {
-        let panel_rows = LANES.min(rows - panel * LANES);
-        for (row, decoded) in decoded.iter_mut().enumerate().take(panel_rows) {
-            let from = (panel * LANES + row) * row_len_bytes;
-            decode_row(format, &bytes[from..from + row_len_bytes], decoded);
+/// Packs rows of a matrix into panels, the last of which may be filled up with zero rows.
+///
+/// # Panics
+/// If the rows are not of this packing and length, or not as many as the panels hold.
+pub fn pack_rows(packing: Packing, rows: usize, tiles: usize, from: &LoadedWeight, to: &mut [u8]) {
+    let panels = to.chunks_exact_mut(packing.panel_len_bytes(tiles));
+    assert_eq!(panels.len(), rows.div_ceil(LANES), "panels of {rows} rows");
+    match (packing, from) {
+        (Packing::Block(packed), LoadedWeight::Blocks { format, bytes }) if packed == *format => {
+            let layout = Layout::packed(packed);
+            let row_len_bytes = bytes.len() / rows;
+            let panels = panels.zip(bytes.chunks(LANES * row_len_bytes));
+            panels.for_each(|(to, rows)| {
+                pack_panel(packed, &layout, tiles, rows.chunks_exact(row_len_bytes), to);
+            });
         }
-        let mut rest = to;
-        for s in 0..tiles.div_ceil(SUPERBLOCK_TILES) {
-            let tiles = tiles_of_superblock(tiles, s);
-            let (to, after) = rest.split_at_mut(layout.superblock_len_bytes(tiles));
-            pack_superblock(layout, &decoded[..panel_rows], s, tiles, to);
-            rest = after;
+        (Packing::W16, LoadedWeight::W16(matrix)) => {
+            for (panel, to) in panels.enumerate() {
+                let first = panel * LANES;
+                pack_w16_panel(matrix, first..rows.min(first + LANES), to);
+            }
         }
+        _ => panic!("rows of another packing"),
     }
-    Ok(PackedMatrix { packing: Packing::Block(format), rows, tiles, panel_len_bytes, lines })
 }
 
-fn pack_superblock(layout: Layout, rows: &[DecodedRow], s: usize, tiles: usize, to: &mut [u8]) {
+fn pack_panel<'a>(
+    format: BlockFormat,
+    layout: &Layout,
+    tiles: usize,
+    rows: impl Iterator<Item = &'a [u8]>,
+    to: &mut [u8],
+) {
+    let decoded: Vec<DecodedRow> = rows
+        .map(|row| {
+            let mut decoded = DecodedRow::new();
+            decode_row(format, row, &mut decoded);
+            decoded
+        })
+        .collect();
+    let mut rest = to;
+    for s in 0..tiles.div_ceil(SUPERBLOCK_TILES) {
+        let tiles = tiles_of_superblock(tiles, s);
+        let (to, after) = rest.split_at_mut(layout.superblock_len_bytes(tiles));
+        pack_superblock(layout, &decoded, s, tiles, to);
+        rest = after;
+    }
+}
+
+fn pack_superblock(layout: &Layout, rows: &[DecodedRow], s: usize, tiles: usize, to: &mut [u8]) {
     let (quants, scales) = to.split_at_mut(tiles * layout.tile_len_bytes);
     let first = s * SUPERBLOCK_TILES;
     for (b, to) in quants.chunks_exact_mut(layout.tile_len_bytes).enumerate() {
@@ -104,27 +114,19 @@ impl Fields<'_> {
     }
 }
 
-/// Packs a float matrix.
-pub fn pack_w16(rows: usize, cols: usize, matrix: &W16Matrix) -> Result<PackedMatrix, DeviceError> {
-    let tiles = cols.div_ceil(TILE_LEN);
-    let panel_len_bytes = tiles * W16_TILE_LEN_BYTES;
-    let mut lines = Lines::zeroed("packed weights", rows.div_ceil(LANES) * panel_len_bytes)?;
-    for (panel, to) in lines.bytes_mut().chunks_exact_mut(panel_len_bytes).enumerate() {
-        let first = panel * LANES;
-        for (b, to) in to.chunks_exact_mut(W16_TILE_LEN_BYTES).enumerate() {
-            let (high, rest) = to.split_at_mut(Bytes::LEN_BYTES);
-            let (low, scales) = rest.split_at_mut(Bytes::LEN_BYTES);
-            let mut tiles = [[[128_u8; TILE_LEN]; LANES]; 2];
-            for row in 0..LANES.min(rows - first) {
-                let from = matrix.row(first + row);
-                let biased = |plane: &[i8]| std::array::from_fn(|k| (plane[b * TILE_LEN + k] as u8) ^ 0x80);
-                tiles[0][row] = biased(from.high);
-                tiles[1][row] = biased(from.low);
-                scales[4 * row..][..4].copy_from_slice(&from.scales[b].to_le_bytes());
-            }
-            Bytes::pack(&tiles[0], high);
-            Bytes::pack(&tiles[1], low);
+fn pack_w16_panel(matrix: &W16Matrix, rows: Range<usize>, to: &mut [u8]) {
+    for (b, to) in to.chunks_exact_mut(W16_TILE_LEN_BYTES).enumerate() {
+        let (high, rest) = to.split_at_mut(Bytes::LEN_BYTES);
+        let (low, scales) = rest.split_at_mut(Bytes::LEN_BYTES);
+        let mut tiles = [[[128_u8; TILE_LEN]; LANES]; 2];
+        for (lane, row) in rows.clone().enumerate() {
+            let from = matrix.row(row);
+            let biased = |plane: &[i8]| std::array::from_fn(|k| (plane[b * TILE_LEN + k] as u8) ^ 0x80);
+            tiles[0][lane] = biased(from.high);
+            tiles[1][lane] = biased(from.low);
+            scales[4 * lane..][..4].copy_from_slice(&from.scales[b].to_le_bytes());
         }
+        Bytes::pack(&tiles[0], high);
+        Bytes::pack(&tiles[1], low);
     }
-    Ok(PackedMatrix { packing: Packing::W16, rows, tiles, panel_len_bytes, lines })
 }

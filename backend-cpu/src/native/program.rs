@@ -8,23 +8,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use unisonic_core::numerics::rope;
 use unisonic_core::plan::{
-    Batch, BufferId, DeviceError, DeviceInfo, Limits, LoadedWeight, Op, Plan, Program, RangeFlag, Rows,
-    WeightId, WeightSource, load_weight,
+    Batch, BufferId, DeviceError, DeviceInfo, Limits, Op, Plan, Program, Progress, RangeFlag, Rows, WeightId,
+    WeightSource,
 };
 
 use super::buffers::Buffers;
 use super::kv::KvCache;
+use super::loading::{NativeWeight, load_weights};
 use super::matrix::PackedMatrix;
 use crate::float_state::DefaultFloatState;
 use crate::isa::Kernels;
 use crate::memory::allocate;
 use crate::pool::Pool;
-
-/// A weight as kernels read it.
-pub(super) enum NativeWeight {
-    Matrix(PackedMatrix),
-    Vector(Vec<f32>),
-}
 
 /// What tasks share: everything but the pool.
 pub(super) struct State {
@@ -73,22 +68,12 @@ impl NativeProgram {
         threads: usize,
         source: &dyn WeightSource,
         limits: Limits,
-        progress: &dyn Fn(usize, usize),
+        progress: &Progress<'_>,
     ) -> Result<Self, DeviceError> {
         // Weights of float matrices are rounded here.
         let _state = DefaultFloatState::enter();
-        let total = plan.weights.len();
-        progress(0, total);
-        let mut weights = Vec::with_capacity(total);
-        for weight in &plan.weights {
-            let loaded = load_weight(source, weight)?;
-            weights.push(match (PackedMatrix::pack(weight, &loaded)?, loaded) {
-                (Some(matrix), _) => NativeWeight::Matrix(matrix),
-                (None, LoadedWeight::F32(values)) => NativeWeight::Vector(values),
-                (None, _) => unreachable!("`unfit` admits only matrices that can be packed"),
-            });
-            progress(weights.len(), total);
-        }
+        let mut pool = Pool::new(threads);
+        let weights = load_weights(&plan, source, &mut pool, progress)?;
         let rope_rows = plan.rope_tables.iter().map(|table| {
             let pairs = table.inverse_frequencies.len();
             let values = || allocate("RoPE rows", limits.max_rows as usize, pairs);
@@ -104,7 +89,7 @@ impl NativeProgram {
             flags: (0..limits.max_rows).map(|_| AtomicU32::new(u32::MAX)).collect(),
             plan: Arc::clone(&plan),
         };
-        Ok(Self { state, info, limits, pool: Pool::new(threads), outputs: 0, groups: group_linears(&plan) })
+        Ok(Self { state, info, limits, pool, outputs: 0, groups: group_linears(&plan) })
     }
 }
 

@@ -16,7 +16,9 @@ mod steps;
 use std::sync::Arc;
 
 use unisonic_core::numerics::exact_v;
-use unisonic_core::plan::{Device, DeviceError, DeviceInfo, Limits, PROFILE, Plan, Program, WeightSource};
+use unisonic_core::plan::{
+    Device, DeviceError, DeviceInfo, Limits, PROFILE, Plan, Program, Progress, WeightSource,
+};
 
 /// Which arithmetic the device computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ impl Device for ScalarDevice {
         plan: Arc<Plan>,
         weights: &dyn WeightSource,
         limits: Limits,
-        progress: &dyn Fn(usize, usize),
+        progress: &Progress<'_>,
     ) -> Result<Box<dyn Program>, DeviceError> {
         plan.check()?;
         let program = program::ScalarProgram::load(self, plan, weights, limits, progress)?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use unisonic_core::numerics::rope;
 use unisonic_core::plan::{
-    Batch, DeviceError, DeviceInfo, Limits, LoadedWeight, Plan, Program, RangeFlag, Rows, WeightSource,
-    load_weight,
+    Batch, DeviceError, DeviceInfo, Limits, LoadedWeight, Plan, Program, Progress, RangeFlag, Rows, Weight,
+    WeightSource, load_weight,
 };
 
 use super::ScalarDevice;
@@ -53,16 +53,18 @@ impl ScalarProgram {
         plan: Arc<Plan>,
         source: &dyn WeightSource,
         limits: Limits,
-        progress: &dyn Fn(usize, usize),
+        progress: &Progress<'_>,
     ) -> Result<Self, DeviceError> {
         // Weights of float matrices are rounded here.
         let _state = DefaultFloatState::enter();
-        let total = plan.weights.len();
-        progress(0, total);
-        let mut weights = Vec::with_capacity(total);
+        let total = plan.weights.iter().map(Weight::len_bytes).sum();
+        let mut weights = Vec::with_capacity(plan.weights.len());
+        let mut read = 0;
+        progress(read, total);
         for weight in &plan.weights {
             weights.push(load_weight(source, weight)?);
-            progress(weights.len(), total);
+            read += weight.len_bytes();
+            progress(read, total);
         }
         let kv = plan.kv_layers.iter().map(|&layer| KvCache::allocate(layer, device.arithmetic, limits));
         let rope_rows = plan.rope_tables.iter().map(|table| {

@@ -10,16 +10,13 @@ const WIDTH: u32 = 32;
 const VOCAB: u32 = 3;
 
 /// One tensor: an embedding table whose row 1 is large.
-struct Table;
-
-impl WeightSource for Table {
-    fn read(&self, _: &str) -> Result<Vec<u8>, ReadError> {
-        let value = |i: u32| match i / WIDTH {
-            1 => 16_777_216.0_f32,
-            row => (row + i % 7) as f32 * 0.125,
-        };
-        Ok((0..VOCAB * WIDTH).flat_map(|i| value(i).to_le_bytes()).collect())
-    }
+fn table() -> MemoryWeights {
+    let value = |i: u32| match i / WIDTH {
+        1 => 16_777_216.0_f32,
+        row => (row + i % 7) as f32 * 0.125,
+    };
+    let bytes = (0..VOCAB * WIDTH).flat_map(|i| value(i).to_le_bytes()).collect();
+    MemoryWeights([("table".to_owned(), bytes)].into())
 }
 
 /// Embedding times 2^41, quantised, times the same table: token 1 passes 2^64 in the quantiser.
@@ -65,7 +62,7 @@ fn load() -> Box<dyn Program> {
 
 fn load_plan(plan: Plan) -> Box<dyn Program> {
     let limits = Limits { kv_pages: 1, max_rows: 4, max_outputs: 4 };
-    ScalarDevice::new(Arithmetic::U1).load(Arc::new(plan), &Table, limits, &|_, _| {}).unwrap()
+    ScalarDevice::new(Arithmetic::U1).load(Arc::new(plan), &table(), limits, &|_, _| {}).unwrap()
 }
 
 fn batch<'a>(tokens: &'a [u32], outputs: &'a [u32]) -> Batch<'a> {
@@ -133,15 +130,11 @@ fn batches_that_cannot_run_are_refused() {
 
 #[test]
 fn a_weight_of_another_length_is_an_error_that_names_it() {
-    struct Short;
-    impl WeightSource for Short {
-        fn read(&self, tensor: &str) -> Result<Vec<u8>, ReadError> {
-            Table.read(tensor).map(|mut bytes| bytes.split_off(4))
-        }
-    }
+    let mut short = table();
+    short.0.values_mut().for_each(|bytes| bytes.truncate(380));
     let limits = Limits { kv_pages: 1, max_rows: 1, max_outputs: 1 };
     let device = ScalarDevice::new(Arithmetic::U1);
-    let error = device.load(Arc::new(plan()), &Short, limits, &|_, _| {}).err().unwrap().to_string();
+    let error = device.load(Arc::new(plan()), &short, limits, &|_, _| {}).err().unwrap().to_string();
     assert!(
         error.starts_with("tensor `table`: 380 bytes, but 384 were expected for 3 rows of 32"),
         "{error}"
@@ -155,7 +148,7 @@ fn the_rounding_mode_of_the_host_is_invisible() {
     for device in devices {
         let logits = || {
             let limits = Limits { kv_pages: 1, max_rows: 4, max_outputs: 4 };
-            let mut program = device.load(Arc::new(plan()), &Table, limits, &|_, _| {}).unwrap();
+            let mut program = device.load(Arc::new(plan()), &table(), limits, &|_, _| {}).unwrap();
             program.run(&batch(&[0, 2], &[0, 1])).unwrap();
             [bits(program.logits(0)), bits(program.logits(1))]
         };
@@ -192,8 +185,10 @@ fn a_wrong_plan_is_refused() {
     for (spoil, named) in spoils {
         let mut plan = plan();
         spoil(&mut plan);
-        let error =
-            ScalarDevice::new(Arithmetic::U1).load(Arc::new(plan), &Table, limits, &|_, _| {}).err().unwrap();
+        let error = ScalarDevice::new(Arithmetic::U1)
+            .load(Arc::new(plan), &table(), limits, &|_, _| {})
+            .err()
+            .unwrap();
         assert!(error.to_string().contains(named), "{error}");
     }
 }

@@ -4,19 +4,22 @@ use std::sync::Arc;
 
 use super::{Batch, BatchError, Plan, PlanFault, WeightError, WeightSource};
 
+/// Is told how many bytes of the weights were read, and of how many.
+pub type Progress<'a> = dyn Fn(u64, u64) + Sync + 'a;
+
 /// A device that can load plans. Opening one is the business of `unisonic-devices`.
 pub trait Device: Send {
     /// What this device is.
     fn info(&self) -> DeviceInfo;
 
-    /// Loads the weights of a plan and prepares to run it; calls `progress(weights loaded, weights in all)` as it goes
-    /// on. Later runs allocate no device memory: caches and buffers are as large as `limits` says from the start.
+    /// Loads the weights of a plan and prepares to run it; calls `progress(bytes read, bytes in all)` as it goes on, from
+    /// whichever thread, never two at a time. Later runs allocate no device memory: caches and buffers are as large as `limits` says from the start.
     fn load(
         &self,
         plan: Arc<Plan>,
         weights: &dyn WeightSource,
         limits: Limits,
-        progress: &dyn Fn(usize, usize),
+        progress: &Progress<'_>,
     ) -> Result<Box<dyn Program>, DeviceError>;
 }
 

@@ -16,10 +16,11 @@ mod weights;
 
 pub use batch::{Batch, BatchError, PAGE_TOKENS};
 pub use check::PlanFault;
-pub use device::{Device, DeviceError, DeviceInfo, Limits, Program, RangeFlag};
+pub use device::{Device, DeviceError, DeviceInfo, Limits, Program, Progress, RangeFlag};
 pub use step::{Activation, HeadNorm, Op, Step};
 pub use weights::{
-    Encoding, FloatSource, LoadedWeight, ReadError, W16Matrix, Weight, WeightError, WeightSource, load_weight,
+    Encoding, FloatSource, LoadedWeight, MemoryWeights, ReadError, W16Matrix, Weight, WeightError,
+    WeightSource, load_rows, load_weight,
 };
 
 /// Identity of the arithmetic (docs/numerics.md). Another arithmetic has another name.

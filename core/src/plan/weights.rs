@@ -1,7 +1,10 @@
 //! Weights of a plan: what they are, and how every device reads them.
 //!
-//! [`load_weight`] is the one place where bytes of a file become numbers: it checks the length and the range contract
+//! [`load_rows`] is the one place where bytes of a file become numbers: it checks the length and the range contract
 //! (docs/numerics.md "Range contract"), so that a device never meets a value that the arithmetic is not defined for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::format::blocks::{BadBlock, BlockFormat, check_row, expand_floats};
 use crate::numerics::range::{OutOfRange, check_vector};
@@ -61,12 +64,74 @@ impl Weight {
             Encoding::W16(source) | Encoding::F32(source) => cols * source.len_bytes(),
         }
     }
+
+    /// Bytes of all rows in the file.
+    pub fn len_bytes(&self) -> u64 {
+        u64::from(self.rows) * self.row_len_bytes() as u64
+    }
 }
 
-/// Where the bytes of tensors come from: a GGUF file, or a test.
-pub trait WeightSource {
-    /// The bytes of a tensor as the file holds them, all rows.
-    fn read(&self, tensor: &str) -> Result<Vec<u8>, ReadError>;
+/// Where the bytes of tensors come from: a GGUF file, or [`MemoryWeights`]. Threads read side by side.
+pub trait WeightSource: Sync {
+    /// Bytes of a tensor as the file holds it, all rows.
+    fn len_bytes(&self, tensor: &str) -> Result<u64, ReadError>;
+
+    /// Fills `to` with the bytes of a tensor from `offset_bytes` on. An error if the tensor has fewer.
+    fn read_at(&self, tensor: &str, offset_bytes: u64, to: &mut [u8]) -> Result<(), ReadError>;
+
+    /// The bytes of a tensor, all rows. An error, not an abort, where memory does not suffice.
+    fn read(&self, tensor: &str) -> Result<Vec<u8>, ReadError> {
+        read_range(self, tensor, 0, self.len_bytes(tensor)?)
+    }
+}
+
+/// `len_bytes` bytes of a tensor from `offset_bytes` on.
+fn read_range(
+    source: &(impl WeightSource + ?Sized),
+    tensor: &str,
+    offset_bytes: u64,
+    len_bytes: u64,
+) -> Result<Vec<u8>, ReadError> {
+    let no_memory = || ReadError {
+        tensor: tensor.to_owned(),
+        reason: format!("not enough memory for {len_bytes} bytes of it"),
+    };
+    let len = usize::try_from(len_bytes).map_err(|_| no_memory())?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| no_memory())?;
+    bytes.resize(len, 0);
+    source.read_at(tensor, offset_bytes, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Tensors in memory, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryWeights(pub BTreeMap<String, Vec<u8>>);
+
+impl MemoryWeights {
+    fn bytes(&self, tensor: &str) -> Result<&[u8], ReadError> {
+        let absent =
+            || ReadError { tensor: tensor.to_owned(), reason: "there is none of this name".to_owned() };
+        self.0.get(tensor).map(Vec::as_slice).ok_or_else(absent)
+    }
+}
+
+impl WeightSource for MemoryWeights {
+    fn len_bytes(&self, tensor: &str) -> Result<u64, ReadError> {
+        Ok(self.bytes(tensor)?.len() as u64)
+    }
+
+    fn read_at(&self, tensor: &str, offset_bytes: u64, to: &mut [u8]) -> Result<(), ReadError> {
+        let bytes = self.bytes(tensor)?;
+        let start = usize::try_from(offset_bytes).ok();
+        let part = start.and_then(|start| bytes.get(start..)?.get(..to.len()));
+        let part = part.ok_or_else(|| ReadError {
+            tensor: tensor.to_owned(),
+            reason: format!("{} bytes from byte {offset_bytes} on, but it has {}", to.len(), bytes.len()),
+        })?;
+        to.copy_from_slice(part);
+        Ok(())
+    }
 }
 
 /// A tensor could not be read; says which, from where and why.
@@ -94,7 +159,7 @@ pub enum WeightError {
         /// Name of the tensor.
         tensor: String,
         /// Bytes in the file.
-        found: usize,
+        found: u64,
         /// Bytes of the shape.
         expected: u64,
         /// Rows of the shape.
@@ -159,58 +224,72 @@ impl W16Matrix {
         }
     }
 
-    fn from_floats(weight: &Weight, source: FloatSource, bytes: &[u8]) -> Result<Self, WeightError> {
-        let (rows, cols) = (weight.rows as usize, weight.cols as usize);
+    fn zeroed(rows: usize, cols: usize) -> Self {
         let (planes, scales) = (w16_plane_len(cols), w16_scales_len(cols));
-        let mut matrix = Self {
+        Self {
             cols,
             high: vec![0; rows * planes],
             low: vec![0; rows * planes],
             scales: vec![0.0; rows * scales],
-        };
-        let mut floats = Vec::new();
-        for (row, bytes) in bytes.chunks_exact(weight.row_len_bytes()).enumerate() {
-            expand_floats(source, bytes, &mut floats);
-            let plane = row * planes..(row + 1) * planes;
-            quantize_w16(
-                &floats,
-                &mut matrix.high[plane.clone()],
-                &mut matrix.low[plane],
-                &mut matrix.scales[row * scales..(row + 1) * scales],
-            )
-            .map_err(|block| WeightError::Block { tensor: weight.tensor.clone(), row, block })?;
         }
-        Ok(matrix)
+    }
+
+    fn set_row(&mut self, row: usize, values: &[f32]) -> Result<(), BadBlock> {
+        let (planes, scales) = (w16_plane_len(self.cols), w16_scales_len(self.cols));
+        let plane = row * planes..(row + 1) * planes;
+        quantize_w16(
+            values,
+            &mut self.high[plane.clone()],
+            &mut self.low[plane],
+            &mut self.scales[row * scales..(row + 1) * scales],
+        )
     }
 }
 
 /// Reads a weight of a plan and checks it.
 pub fn load_weight(source: &dyn WeightSource, weight: &Weight) -> Result<LoadedWeight, WeightError> {
-    let bytes = source.read(&weight.tensor)?;
+    load_rows(source, weight, 0..weight.rows)
+}
+
+/// Reads some rows of a weight of a plan and checks them, and the length of the whole: what [`load_weight`] gives for a
+/// weight of these rows alone. Devices that rearrange weights do it in parts, so that no second copy of a tensor is needed.
+///
+/// # Panics
+/// If the weight has no such rows: a bug of the caller.
+pub fn load_rows(
+    source: &dyn WeightSource,
+    weight: &Weight,
+    rows: Range<u32>,
+) -> Result<LoadedWeight, WeightError> {
+    assert!(rows.start <= rows.end && rows.end <= weight.rows, "rows {rows:?} of {}", weight.rows);
+    let found = source.len_bytes(&weight.tensor)?;
     let row_len_bytes = weight.row_len_bytes();
-    let expected = u64::from(weight.rows) * row_len_bytes as u64;
-    if bytes.len() as u64 != expected {
-        let Weight { rows, cols, .. } = *weight;
-        return Err(WeightError::Length {
-            tensor: weight.tensor.clone(),
-            found: bytes.len(),
-            expected,
-            rows,
-            cols,
-        });
+    let expected = weight.len_bytes();
+    if found != expected {
+        let Weight { ref tensor, rows, cols, .. } = *weight;
+        return Err(WeightError::Length { tensor: tensor.clone(), found, expected, rows, cols });
     }
+    let offset_bytes = u64::from(rows.start) * row_len_bytes as u64;
+    let len_bytes = u64::from(rows.end - rows.start) * row_len_bytes as u64;
+    let bytes = read_range(source, &weight.tensor, offset_bytes, len_bytes)?;
+    let numbered = || (rows.start as usize..).zip(bytes.chunks_exact(row_len_bytes));
+    let bad_block = |row, block| WeightError::Block { tensor: weight.tensor.clone(), row, block };
     match weight.encoding {
         Encoding::Block(format) => {
-            for (row, bytes) in bytes.chunks_exact(row_len_bytes).enumerate() {
-                check_row(format, bytes).map_err(|block| WeightError::Block {
-                    tensor: weight.tensor.clone(),
-                    row,
-                    block,
-                })?;
+            for (row, bytes) in numbered() {
+                check_row(format, bytes).map_err(|block| bad_block(row, block))?;
             }
             Ok(LoadedWeight::Blocks { format, bytes })
         }
-        Encoding::W16(source) => W16Matrix::from_floats(weight, source, &bytes).map(LoadedWeight::W16),
+        Encoding::W16(source) => {
+            let mut matrix = W16Matrix::zeroed((rows.end - rows.start) as usize, weight.cols as usize);
+            let mut floats = Vec::new();
+            for (i, (row, bytes)) in numbered().enumerate() {
+                expand_floats(source, bytes, &mut floats);
+                matrix.set_row(i, &floats).map_err(|block| bad_block(row, block))?;
+            }
+            Ok(LoadedWeight::W16(matrix))
+        }
         Encoding::F32(source) => {
             let mut values = Vec::with_capacity(weight.cols as usize);
             expand_floats(source, &bytes, &mut values);
@@ -218,5 +297,63 @@ pub fn load_weight(source: &dyn WeightSource, weight: &Weight) -> Result<LoadedW
                 .map_err(|element| WeightError::Element { tensor: weight.tensor.clone(), element })?;
             Ok(LoadedWeight::F32(values))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights() -> MemoryWeights {
+        let bytes = (0..6_u8).flat_map(|i| f32::from(i).to_le_bytes()).collect();
+        MemoryWeights(BTreeMap::from([("w".to_owned(), bytes)]))
+    }
+
+    fn matrix(encoding: Encoding, rows: u32, cols: u32) -> Weight {
+        Weight { tensor: "w".into(), encoding, rows, cols }
+    }
+
+    #[test]
+    fn a_part_of_the_rows_is_that_part_of_the_weight() {
+        let weight = matrix(Encoding::W16(FloatSource::F32), 3, 2);
+        let Ok(LoadedWeight::W16(whole)) = load_weight(&weights(), &weight) else { panic!("no matrix") };
+        for rows in [0..3, 1..3, 2..3, 0..1] {
+            let Ok(LoadedWeight::W16(part)) = load_rows(&weights(), &weight, rows.clone()) else {
+                panic!("no matrix")
+            };
+            for (i, row) in rows.enumerate() {
+                let (a, b) = (part.row(i), whole.row(row as usize));
+                assert_eq!((a.high, a.low), (b.high, b.low));
+                assert_eq!(a.scales.iter().map(|s| s.to_bits()).collect::<Vec<_>>(), [b.scales[0].to_bits()]);
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_the_row_of_the_whole_weight() {
+        let mut weights = weights();
+        weights.0.get_mut("w").unwrap()[16..20].copy_from_slice(&f32::NAN.to_le_bytes());
+        let weight = matrix(Encoding::W16(FloatSource::F32), 3, 2);
+        let error = load_rows(&weights, &weight, 2..3).unwrap_err();
+        assert!(matches!(error, WeightError::Block { row: 2, .. }), "{error}");
+        assert!(load_rows(&weights, &weight, 0..2).is_ok());
+    }
+
+    #[test]
+    fn a_part_of_a_weight_of_another_length_is_refused() {
+        let weight = matrix(Encoding::F32(FloatSource::F32), 1, 5);
+        let error = load_rows(&weights(), &weight, 0..1).unwrap_err().to_string();
+        assert!(error.contains("24 bytes, but 20 were expected"), "{error}");
+    }
+
+    #[test]
+    fn bytes_that_are_not_there_are_an_error() {
+        let mut to = [0; 8];
+        assert!(weights().read_at("w", 16, &mut to).is_ok());
+        for offset_bytes in [17, 24, 25, u64::MAX] {
+            let error = weights().read_at("w", offset_bytes, &mut to).unwrap_err().to_string();
+            assert!(error.starts_with("tensor `w`: 8 bytes from byte"), "{error}");
+        }
+        assert!(weights().read("v").unwrap_err().to_string().contains("none of this name"));
     }
 }

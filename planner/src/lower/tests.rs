@@ -1,28 +1,17 @@
 //! Plans of the sample models.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use unisonic_core::plan::{BufferKind, Op, ReadError, Rows, WeightSource};
+use unisonic_core::plan::{BufferKind, MemoryWeights, Op, Rows};
 
 use super::*;
 use crate::models::samples::{self, Sample};
 use crate::passes::PASSES;
 use crate::{PlanOptions, plan};
 
-/// Tensor bytes by name.
-#[derive(Default)]
-pub struct Source(pub HashMap<String, Vec<u8>>);
-
-impl WeightSource for Source {
-    fn read(&self, tensor: &str) -> Result<Vec<u8>, ReadError> {
-        let missing = || ReadError { tensor: tensor.to_owned(), reason: "not in this test".to_owned() };
-        self.0.get(tensor).cloned().ok_or_else(missing)
-    }
-}
-
-fn factors(values: &[f32]) -> Source {
+fn factors(values: &[f32]) -> MemoryWeights {
     let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Source(HashMap::from([("rope_freqs.weight".to_owned(), bytes)]))
+    MemoryWeights(BTreeMap::from([("rope_freqs.weight".to_owned(), bytes)]))
 }
 
 fn plan_of(sample: &Sample, options: &PlanOptions<'_>) -> Plan {
@@ -95,11 +84,11 @@ fn rope_factors_are_read_and_checked() {
         assert!(error.starts_with(&expected), "{error}");
     }
     assert!(matches!(run(&[1.0; 31]), Err(PlanError::RopeFactorsLen { found_bytes: 124, .. })));
-    let absent = plan_error(&sample, &Source::default());
-    assert_eq!(absent.to_string(), "tensor `rope_freqs.weight`: not in this test");
+    let absent = plan_error(&sample, &MemoryWeights::default());
+    assert_eq!(absent.to_string(), "tensor `rope_freqs.weight`: there is none of this name");
 }
 
-fn plan_error(sample: &Sample, source: &Source) -> PlanError {
+fn plan_error(sample: &Sample, source: &MemoryWeights) -> PlanError {
     plan(&sample.metadata, &sample.tensors, source, &PlanOptions::default()).expect_err(sample.name)
 }
 
@@ -108,13 +97,14 @@ fn stopping_early_makes_no_plan() {
     let sample = samples::llama();
     let options =
         PlanOptions { stop_after: Some("quantize-activations".to_owned()), ..PlanOptions::default() };
-    let error = plan(&sample.metadata, &sample.tensors, &Source::default(), &options).expect_err("no plan");
+    let error =
+        plan(&sample.metadata, &sample.tensors, &MemoryWeights::default(), &options).expect_err("no plan");
     assert_eq!(
         error.to_string(),
         "the passes were stopped after `quantize-activations`, before `quantize-heads`, without which there is no plan"
     );
     let options = PlanOptions { stop_after: Some("quantize-heads".to_owned()), ..PlanOptions::default() };
-    assert!(plan(&sample.metadata, &sample.tensors, &Source::default(), &options).is_ok());
+    assert!(plan(&sample.metadata, &sample.tensors, &MemoryWeights::default(), &options).is_ok());
 }
 
 /// Reads only what an earlier step wrote, writes nothing that it reads, kinds as the operation needs them, caches

@@ -9,23 +9,15 @@ use unisonic_core::numerics::linear::linear_row;
 use unisonic_core::numerics::range::logit_in_range;
 use unisonic_core::numerics::w16::w16_linear_row;
 use unisonic_core::plan::{
-    Encoding, FloatSource, LoadedWeight, ReadError, W16Matrix, Weight, WeightSource, load_weight,
+    Encoding, FloatSource, LoadedWeight, MemoryWeights, W16Matrix, Weight, load_weight,
 };
 
 use super::json::{assert_bits, bytes, float, floats, list, load, text};
 use super::{Quantized, Random, assert_same, each_isa};
 use crate::isa::{Isa, Kernels};
 use crate::native::matrix::{Layout, PackedMatrix};
+use crate::native::packing::pack_rows;
 use crate::simd::LANES;
-
-/// The bytes of one tensor.
-struct Bytes(Vec<u8>);
-
-impl WeightSource for Bytes {
-    fn read(&self, _: &str) -> Result<Vec<u8>, ReadError> {
-        Ok(self.0.clone())
-    }
-}
 
 /// A matrix as a file holds it and as kernels do.
 struct Matrix {
@@ -38,8 +30,10 @@ struct Matrix {
 impl Matrix {
     fn new(encoding: Encoding, rows: usize, cols: usize, bytes: Vec<u8>) -> Self {
         let weight = Weight { tensor: "w".into(), encoding, rows: rows as u32, cols: cols as u32 };
-        let loaded = load_weight(&Bytes(bytes.clone()), &weight).unwrap();
-        let packed = PackedMatrix::pack(&weight, &loaded).unwrap().expect("the format has a packing");
+        let source = MemoryWeights([("w".to_owned(), bytes.clone())].into());
+        let loaded = load_weight(&source, &weight).unwrap();
+        let mut packed = PackedMatrix::allocate(&weight).unwrap().expect("the format has a packing");
+        pack_rows(packed.packing, rows, packed.tiles, &loaded, packed.panels_mut());
         Self { encoding, bytes, loaded, packed }
     }
 

@@ -84,22 +84,51 @@ impl GgufFile {
     ///
     /// Errors: the tensor is of another file, the file has become shorter, the device fails, memory does not suffice.
     pub fn read_tensor(&self, tensor: &TensorInfo) -> Result<Vec<u8>, FormatError> {
+        let shard = self.shard_of(tensor)?;
+        // Before memory is taken for bytes that are gone.
+        shard.check_len(tensor)?;
+        let no_memory = || shard.failed(tensor, Error::new(ErrorKind::OutOfMemory, "not enough memory"));
+        let len = usize::try_from(tensor.len_bytes).map_err(|_| no_memory())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| no_memory())?;
+        bytes.resize(len, 0);
+        shard.read(tensor, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The shard that a tensor of this file lies in.
+    fn shard_of(&self, tensor: &TensorInfo) -> Result<&Shard, FormatError> {
         match (self.shards.get(tensor.shard), self.tensor(&tensor.name)) {
-            (Some(shard), Some(own)) if own == tensor => shard.read(tensor),
+            (Some(shard), Some(own)) if own == tensor => Ok(shard),
             _ => Err(FormatError::ForeignTensor {
                 path: self.shards.first().map(|shard| shard.path.clone()).unwrap_or_default(),
                 tensor: tensor.name.clone(),
             }),
         }
     }
+
+    fn named(&self, tensor: &str) -> Result<&TensorInfo, ReadError> {
+        self.tensor(tensor).ok_or_else(|| ReadError {
+            tensor: tensor.to_owned(),
+            reason: "the file has no tensor of this name".to_owned(),
+        })
+    }
 }
 
 impl WeightSource for GgufFile {
+    fn len_bytes(&self, tensor: &str) -> Result<u64, ReadError> {
+        Ok(self.named(tensor)?.len_bytes)
+    }
+
+    fn read_at(&self, tensor: &str, offset_bytes: u64, to: &mut [u8]) -> Result<(), ReadError> {
+        let info = self.named(tensor)?;
+        let read = self.shard_of(info).and_then(|shard| shard.read(info, offset_bytes, to));
+        read.map_err(|error| ReadError { tensor: tensor.to_owned(), reason: error.to_string() })
+    }
+
     fn read(&self, tensor: &str) -> Result<Vec<u8>, ReadError> {
-        let error = |reason| ReadError { tensor: tensor.to_owned(), reason };
-        let info =
-            self.tensor(tensor).ok_or_else(|| error("the file has no tensor of this name".to_owned()))?;
-        self.read_tensor(info).map_err(|e| error(e.to_string()))
+        let read = self.read_tensor(self.named(tensor)?);
+        read.map_err(|error| ReadError { tensor: tensor.to_owned(), reason: error.to_string() })
     }
 }
 
@@ -147,33 +176,42 @@ impl Shard {
         Ok(())
     }
 
-    fn read(&self, tensor: &TensorInfo) -> Result<Vec<u8>, FormatError> {
-        let failed = |problem| FormatError::ReadTensor {
+    fn failed(&self, tensor: &TensorInfo, problem: Error) -> FormatError {
+        FormatError::ReadTensor {
             path: self.path.clone(),
             tensor: tensor.name.clone(),
             len_bytes: tensor.len_bytes,
             problem,
-        };
-        let shrunk = |len_bytes| FormatError::Shrunk {
-            path: self.path.clone(),
-            tensor: tensor.name.clone(),
-            end_bytes: tensor.offset_bytes + tensor.len_bytes,
-            len_bytes,
-        };
-        let len_now = || self.file.metadata().map(|m| m.len()).map_err(failed);
-        // Before memory is taken for bytes that are gone.
-        if len_now()? < tensor.offset_bytes + tensor.len_bytes {
-            return Err(shrunk(len_now()?));
         }
-        let no_memory = || failed(Error::new(ErrorKind::OutOfMemory, "not enough memory"));
-        let len = usize::try_from(tensor.len_bytes).map_err(|_| no_memory())?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| no_memory())?;
-        bytes.resize(len, 0);
-        match self.file.read_exact_at(&mut bytes, tensor.offset_bytes) {
-            Ok(()) => Ok(bytes),
-            Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(shrunk(len_now()?)),
-            Err(e) => Err(failed(e)),
+    }
+
+    /// Whether the file still reaches to the end of a tensor.
+    fn check_len(&self, tensor: &TensorInfo) -> Result<(), FormatError> {
+        let len_bytes = self.file.metadata().map_err(|e| self.failed(tensor, e))?.len();
+        let end_bytes = tensor.offset_bytes + tensor.len_bytes;
+        if len_bytes < end_bytes {
+            return Err(FormatError::Shrunk {
+                path: self.path.clone(),
+                tensor: tensor.name.clone(),
+                end_bytes,
+                len_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Fills `to` with the bytes of a tensor from `offset_bytes` of it on.
+    fn read(&self, tensor: &TensorInfo, offset_bytes: u64, to: &mut [u8]) -> Result<(), FormatError> {
+        let outside = || Error::new(ErrorKind::InvalidInput, "more bytes were asked for than it has");
+        let end = offset_bytes.checked_add(to.len() as u64).filter(|&end| end <= tensor.len_bytes);
+        end.ok_or_else(|| self.failed(tensor, outside()))?;
+        match self.file.read_exact_at(to, tensor.offset_bytes + offset_bytes) {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                self.check_len(tensor)?;
+                Err(self.failed(tensor, e))
+            }
+            Err(e) => Err(self.failed(tensor, e)),
         }
     }
 }
