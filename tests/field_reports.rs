@@ -96,18 +96,7 @@ fn tiny() -> PathBuf {
 
 /// The tiny model with some metadata replaced or added.
 fn tiny_with(entries: &[(&str, Value)]) -> Vec<u8> {
-    let file = GgufFile::open(&tiny()).unwrap();
-    let mut metadata = Metadata::default();
-    let kept = file.metadata().iter().filter(|(key, _)| !entries.iter().any(|(other, _)| key == other));
-    for (key, value) in kept.chain(entries.iter().map(|(key, value)| (*key, value))) {
-        assert!(metadata.insert(key, value.clone()));
-    }
-    writer(&file, &metadata).to_bytes().unwrap()
-}
-
-fn writer(file: &GgufFile, metadata: &Metadata) -> GgufWriter {
-    let start = GgufWriter::from_metadata(metadata);
-    file.tensors().iter().fold(start, |w, t| w.tensor(&t.name, t.ty, &t.dims, file.read(&t.name).unwrap()))
+    common::with_metadata(&tiny(), entries)
 }
 
 fn text(value: &str) -> Value {
@@ -241,7 +230,7 @@ fn a_download_that_was_cut_short_is_refused_at_load() {
 fn shards_that_are_no_set_are_refused_with_the_file_that_is_needed() {
     let folder = Folder::new();
     let file = GgufFile::open(&tiny()).unwrap();
-    let shards = writer(&file, file.metadata()).write_shards(folder.0.path(), "m", 10).unwrap();
+    let shards = common::writer(&file, file.metadata()).write_shards(folder.0.path(), "m", 10).unwrap();
     let path = |i: usize| -> &str { shards[i].to_str().unwrap() };
     assert_eq!(shards.len(), 3);
 
@@ -254,7 +243,8 @@ fn shards_that_are_no_set_are_refused_with_the_file_that_is_needed() {
     let parts: Vec<_> = shards.iter().map(|path| std::fs::read(path).unwrap()).collect();
     folder.refused(&parts.concat(), &["another GGUF file starts", "hostile.gguf"]);
     let needed = "m-00003-of-00003.gguf";
-    let foreign = writer(&file, file.metadata()).write_shards(&mkdir(folder.0.path()), "m", 15).unwrap();
+    let foreign =
+        common::writer(&file, file.metadata()).write_shards(&mkdir(folder.0.path()), "m", 15).unwrap();
     std::fs::copy(&foreign[1], path(2)).unwrap();
     refused(&["run", path(0), "Hi"], &[needed, "split.count"]);
     std::fs::remove_file(path(2)).unwrap();
@@ -336,7 +326,7 @@ fn a_template_gives_one_bos_and_a_typed_one_is_kept() {
 fn with_template(model: &[u8], template: &str) -> Vec<u8> {
     let folder = Folder::new();
     let file = GgufFile::open(Path::new(&folder.write("m.gguf", model))).unwrap();
-    writer(&file, file.metadata()).kv("tokenizer.chat_template", text(template)).to_bytes().unwrap()
+    common::writer(&file, file.metadata()).kv("tokenizer.chat_template", text(template)).to_bytes().unwrap()
 }
 
 /// 4.15

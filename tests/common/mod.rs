@@ -8,8 +8,8 @@ pub mod golden;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use unisonic_core::format::GgufFile;
-use unisonic_core::plan::Device;
+use unisonic_core::format::{GgufFile, GgufWriter, Metadata, Value};
+use unisonic_core::plan::{Device, WeightSource};
 use unisonic_devices::OpenOptions;
 use unisonic_engine::{Engine, EngineOptions, Session};
 
@@ -78,6 +78,28 @@ pub fn smollm2(tier_needed: Tier, what: &str) -> Option<PathBuf> {
 pub fn existing(path: PathBuf, made_by: &str) -> PathBuf {
     assert!(path.exists(), "{} is missing: run `{made_by}`", path.display());
     path
+}
+
+/// A writer with the tensors of a file and this metadata.
+pub fn writer(file: &GgufFile, metadata: &Metadata) -> GgufWriter {
+    let start = GgufWriter::from_metadata(metadata);
+    file.tensors().iter().fold(start, |w, t| w.tensor(&t.name, t.ty, &t.dims, file.read(&t.name).unwrap()))
+}
+
+/// `general.architecture` of a model file.
+pub fn architecture(model: &Path) -> String {
+    GgufFile::open(model).unwrap().metadata().string("general.architecture").unwrap().unwrap().to_owned()
+}
+
+/// A model file with some metadata replaced or added.
+pub fn with_metadata(model: &Path, entries: &[(&str, Value)]) -> Vec<u8> {
+    let file = GgufFile::open(model).unwrap();
+    let mut metadata = Metadata::default();
+    let kept = file.metadata().iter().filter(|(key, _)| !entries.iter().any(|(other, _)| key == other));
+    for (key, value) in kept.chain(entries.iter().map(|(key, value)| (*key, value))) {
+        assert!(metadata.insert(key, value.clone()));
+    }
+    writer(&file, &metadata).to_bytes().unwrap()
 }
 
 /// Options that output rows can be asked of every row of a chunk.
