@@ -5,7 +5,9 @@
 
 mod common;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use common::Tier;
 use common::float_state;
@@ -48,11 +50,16 @@ fn ids(engine: &Engine) -> Vec<u32> {
     common::some_ids(LEN, engine.plan().vocab_len)
 }
 
-/// One prefill in one chunk on the scalar device: what everything is compared with.
-fn whole(model: &Path) -> Vec<Vec<f32>> {
-    let mut engine = load(SCALAR, model, 512);
-    let ids = ids(&engine);
-    common::logits(&mut engine, &ids)
+/// One prefill in one chunk on the scalar device: what everything is compared with. Computed once a model.
+fn whole(model: &Path) -> Arc<Vec<Vec<f32>>> {
+    type Rows = Arc<OnceLock<Arc<Vec<Vec<f32>>>>>;
+    static ROWS: Mutex<BTreeMap<PathBuf, Rows>> = Mutex::new(BTreeMap::new());
+    let rows = Arc::clone(ROWS.lock().unwrap().entry(model.to_owned()).or_default());
+    Arc::clone(rows.get_or_init(|| {
+        let mut engine = load(SCALAR, model, 512);
+        let ids = ids(&engine);
+        Arc::new(common::logits(&mut engine, &ids))
+    }))
 }
 
 fn chunks_are_invisible(device: &str, model: &Path, flush: bool) {

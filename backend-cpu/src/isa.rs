@@ -5,9 +5,10 @@
 
 use std::fmt;
 
-use unisonic_core::plan::Activation;
+use unisonic_core::plan::{Activation, RopeStyle};
 
 use crate::native::attention::{self, Keys, Query, Scores};
+use crate::native::heads;
 use crate::native::linear::{self, Activations};
 use crate::native::matrix::Packing;
 use crate::native::rows::{self, A16Mut};
@@ -95,6 +96,8 @@ pub struct Kernels {
     pub rms_norm: unsafe fn(&[f32], &[f32], f32, Option<&[f32]>, &mut [f32]) -> bool,
     pub quantize_a16: unsafe fn(&[f32], f32, &mut A16Mut<'_>) -> bool,
     pub quantize_16: unsafe fn(&[f32], f32, *mut i8, *mut i8, &mut f32) -> bool,
+    pub rotate: unsafe fn(RopeStyle, &mut [f32], &[f32], &[f32]),
+    pub quantize_value_8: unsafe fn(&mut [f32], *mut i8, &mut f32) -> bool,
     pub gate: unsafe fn(Activation, &[f32], &[f32], &mut [f32]),
     pub soft_caps: unsafe fn(&[f32], f32, &mut [f32]),
     pub attend: unsafe fn(&Query<'_>, Scores, &Keys<'_>, &mut [f32]),
@@ -111,6 +114,8 @@ macro_rules! kernels {
                 rms_norm,
                 quantize_a16,
                 quantize_16,
+                rotate,
+                quantize_value_8,
                 gate,
                 soft_caps,
                 attend,
@@ -140,6 +145,16 @@ macro_rules! kernels {
             unsafe fn quantize_16(x: &[f32], limit: f32, high: *mut i8, low: *mut i8, scale: &mut f32) -> bool {
                 // SAFETY: as above.
                 unsafe { rows::quantize_16::<$simd>(x, limit, high, low, scale) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn rotate(style: RopeStyle, head: &mut [f32], cosines: &[f32], sines: &[f32]) {
+                // SAFETY: as above.
+                unsafe { heads::rotate::<$simd>(style, head, cosines, sines) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn quantize_value_8(value: &mut [f32], plane: *mut i8, scale: &mut f32) -> bool {
+                // SAFETY: as above.
+                unsafe { heads::quantize_value_8::<$simd>(value, plane, scale) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn gate(function: Activation, gate: &[f32], up: &[f32], y: &mut [f32]) {

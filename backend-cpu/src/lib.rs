@@ -8,5 +8,6 @@ mod isa;
 mod memory;
 pub mod native;
 mod pool;
+mod rope_rows;
 pub mod scalar;
 mod simd;

@@ -5,9 +5,10 @@
 use unisonic_core::numerics::attention::{query_scale, visible_in_chunk};
 use unisonic_core::numerics::elementary as scalar;
 use unisonic_core::numerics::float::{INV_16319, LOG2E, SNAP_LIMIT, abs_bits as abs_bits_of, pow2, tree};
-use unisonic_core::numerics::fwht::{fwht, fwht_scales};
+use unisonic_core::numerics::fwht::fwht_scales;
 
 use super::elementary::{abs_bits, clamp, exp2_pair, rne, scale_exponent, snap, soft_cap};
+use super::heads;
 use super::kv::{KEYS, KvCache, LOW_BIAS, Parts};
 use crate::simd::{LANES, Simd};
 
@@ -93,9 +94,8 @@ pub unsafe fn attend<S: Simd>(query: &Query<'_>, scores: Scores, keys: &Keys<'_>
             let o = S::mul_f(S::load_f(total.output.as_ptr().add(d)), inverse);
             S::store_f(out.as_mut_ptr().add(d), snap::<S>(o));
         }
-        fwht(out);
-        let (_, scale) = fwht_scales(out.len());
-        out.iter_mut().for_each(|o| *o *= scale);
+        heads::fwht::<S>(out);
+        heads::scale::<S>(out, fwht_scales(out.len()).1);
     }
 }
 

@@ -6,13 +6,28 @@ use unisonic_core::numerics::activation::{GELU_C1, GELU_C2};
 use unisonic_core::numerics::elementary::EXP2;
 use unisonic_core::numerics::float::{LOG2E, ROUNDER, SNAP_LIMIT};
 
-use crate::simd::Simd;
+use crate::simd::{LANES, Simd};
 
 /// `Bits(|x|)`.
 #[inline(always)]
 pub unsafe fn abs_bits<S: Simd>(x: S::F) -> S::I {
     // SAFETY: the caller has the instructions of S.
     unsafe { S::and_i(S::bits(x), S::splat_i(0x7FFF_FFFF)) }
+}
+
+/// The largest magnitude of a row that is a multiple of 16 long; a NaN counts as larger than any number.
+#[inline(always)]
+pub unsafe fn largest_magnitude<S: Simd>(x: &[f32]) -> f32 {
+    // SAFETY: the caller has the instructions of S; every access is below the length.
+    unsafe {
+        let mut largest = S::splat_i(0);
+        for i in (0..x.len()).step_by(LANES) {
+            largest = S::max_i(largest, abs_bits::<S>(S::load_f(x.as_ptr().add(i))));
+        }
+        let mut lanes = [0_i32; LANES];
+        S::store_i(lanes.as_mut_ptr(), largest);
+        f32::from_bits(lanes.into_iter().fold(0, i32::max) as u32)
+    }
 }
 
 /// `+0 if Bits(|x|) < Bits(2^-60), else x`.

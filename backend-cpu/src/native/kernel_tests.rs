@@ -4,6 +4,7 @@
 //! What kernels write to holds poison first, so that every value is seen to be written.
 
 mod attention;
+mod heads;
 mod linear;
 mod rows;
 

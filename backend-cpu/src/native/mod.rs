@@ -1,12 +1,14 @@
 //! The fast CPU device: the steps of a plan on vectors and threads, equal to the scalar device bit for bit.
 //!
-//! Start reading at `program.rs` (the loop over steps) and `steps.rs` (their tasks). `linear.rs`, `rows.rs` and
-//! `attention.rs` are the kernels, written once over `simd`; `matrix.rs`, `packing.rs` and `quants.rs` say how
-//! weights lie in memory, `kv.rs` how keys and values do.
+//! Start reading at `program.rs` (the loop over steps), `steps.rs` and `head_steps.rs` (their tasks). `linear.rs`,
+//! `rows.rs`, `heads.rs` and `attention.rs` are the kernels, written once over `simd`; `matrix.rs`, `packing.rs` and
+//! `quants.rs` say how weights lie in memory, `loading.rs` how they get there, `kv.rs` how keys and values lie.
 
 pub(crate) mod attention;
 mod buffers;
 mod elementary;
+mod head_steps;
+pub(crate) mod heads;
 #[cfg(test)]
 mod kernel_tests;
 mod kv;

@@ -6,9 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use unisonic_core::numerics::rope;
 use unisonic_core::plan::{
-    Batch, BufferId, DeviceError, DeviceInfo, Limits, Op, Plan, Program, Progress, RangeFlag, Rows, WeightId,
+    Batch, BufferId, DeviceError, DeviceInfo, Limits, Op, Plan, Program, Progress, RangeFlag, WeightId,
     WeightSource,
 };
 
@@ -18,8 +17,8 @@ use super::loading::{NativeWeight, load_weights};
 use super::matrix::PackedMatrix;
 use crate::float_state::DefaultFloatState;
 use crate::isa::Kernels;
-use crate::memory::allocate;
 use crate::pool::Pool;
+use crate::rope_rows::RopeRows;
 
 /// What tasks share: everything but the pool.
 pub(super) struct State {
@@ -28,23 +27,9 @@ pub(super) struct State {
     pub weights: Vec<NativeWeight>,
     pub buffers: Buffers,
     pub kv: Vec<KvCache>,
-    pub rope_rows: Vec<RopeRows>,
+    pub rope_rows: RopeRows,
     /// First step that flagged each row of the batch; `u32::MAX` for none.
     flags: Vec<AtomicU32>,
-}
-
-/// One RoPE table at the positions of the batch.
-pub(super) struct RopeRows {
-    pairs: usize,
-    cosines: Vec<f32>,
-    sines: Vec<f32>,
-}
-
-impl RopeRows {
-    pub(super) fn row(&self, row: usize) -> (&[f32], &[f32]) {
-        let range = row * self.pairs..(row + 1) * self.pairs;
-        (&self.cosines[range.clone()], &self.sines[range])
-    }
 }
 
 /// A loaded plan.
@@ -74,18 +59,13 @@ impl NativeProgram {
         let _state = DefaultFloatState::enter();
         let mut pool = Pool::new(threads);
         let weights = load_weights(&plan, source, &mut pool, progress)?;
-        let rope_rows = plan.rope_tables.iter().map(|table| {
-            let pairs = table.inverse_frequencies.len();
-            let values = || allocate("RoPE rows", limits.max_rows as usize, pairs);
-            Ok(RopeRows { pairs, cosines: values()?, sines: values()? })
-        });
         let kv = plan.kv_layers.iter().map(|&layer| KvCache::allocate(layer, limits));
         let state = State {
             kernels,
             weights,
             buffers: Buffers::allocate(&plan.buffers, limits)?,
             kv: kv.collect::<Result<_, _>>()?,
-            rope_rows: rope_rows.collect::<Result<_, DeviceError>>()?,
+            rope_rows: RopeRows::allocate(&plan.rope_tables, limits)?,
             flags: (0..limits.max_rows).map(|_| AtomicU32::new(u32::MAX)).collect(),
             plan: Arc::clone(&plan),
         };
@@ -140,32 +120,6 @@ impl State {
         self.flags[row].fetch_min(step as u32, Ordering::Relaxed);
     }
 
-    /// Row of the batch behind a row of a step's result.
-    pub(super) fn source_row(&self, op: &Op, batch: &Batch<'_>, row: usize) -> usize {
-        match self.plan.rows_of(op) {
-            Rows::All => row,
-            Rows::Outputs => batch.outputs[row] as usize,
-        }
-    }
-
-    /// Rows of a step's result.
-    pub(super) fn rows(&self, op: &Op, batch: &Batch<'_>) -> usize {
-        match self.plan.rows_of(op) {
-            Rows::All => batch.rows(),
-            Rows::Outputs => batch.outputs.len(),
-        }
-    }
-
-    fn fill_rope_rows(&mut self, positions: &[u32]) {
-        for (table, rows) in self.plan.rope_tables.iter().zip(&mut self.rope_rows) {
-            for (row, &position) in positions.iter().enumerate() {
-                let range = row * rows.pairs..(row + 1) * rows.pairs;
-                let (cosines, sines) = (&mut rows.cosines[range.clone()], &mut rows.sines[range]);
-                rope::table_row(&table.inverse_frequencies, table.scale, position, cosines, sines);
-            }
-        }
-    }
-
     /// The f32 values of an output row.
     fn logits(&self, logits: BufferId, output: usize) -> &[f32] {
         // SAFETY: no step runs: running takes the program exclusively.
@@ -186,7 +140,7 @@ impl Program for NativeProgram {
         batch.check(self.state.plan.vocab_len, self.limits)?;
         let _state = DefaultFloatState::enter();
         self.outputs = batch.outputs.len();
-        self.state.fill_rope_rows(batch.positions);
+        self.state.rope_rows.fill(&self.state.plan.rope_tables, batch.positions);
         let rows = batch.rows();
         self.state.flags[..rows].iter_mut().for_each(|flag| *flag.get_mut() = u32::MAX);
         for group in &self.groups {

@@ -7,7 +7,7 @@ use unisonic_core::numerics::range::{LOGIT_LIMIT, QUANTIZER_FLOOR, SQUARES_LIMIT
 use unisonic_core::numerics::{activation, elementary as scalar};
 use unisonic_core::plan::Activation;
 
-use super::elementary::{abs_bits, gelu_gate, rne, snap, soft_cap, swiglu};
+use super::elementary::{abs_bits, gelu_gate, largest_magnitude, rne, snap, soft_cap, swiglu};
 use crate::simd::{LANES, Simd};
 
 /// Elements of a superblock of A16.
@@ -124,13 +124,7 @@ pub unsafe fn quantize_16<S: Simd>(
 ) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut largest = S::splat_i(0);
-        for i in (0..x.len()).step_by(LANES) {
-            largest = S::max_i(largest, abs_bits::<S>(S::load_f(x.as_ptr().add(i))));
-        }
-        let mut lanes = [0_i32; LANES];
-        S::store_i(lanes.as_mut_ptr(), largest);
-        let amax = f32::from_bits(lanes.into_iter().fold(0, i32::max) as u32);
+        let amax = largest_magnitude::<S>(x);
         let in_range = is_below(amax, limit);
         if !in_range || is_below(amax, QUANTIZER_FLOOR) {
             *scale = 0.0;

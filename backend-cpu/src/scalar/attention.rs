@@ -45,7 +45,7 @@ impl ScalarProgram {
 
     /// RoPE of a head at the position of a row of the batch.
     pub(super) fn rotate(&self, table: RopeTableId, row: usize, head: &mut [f32]) {
-        let (cosines, sines) = self.rope_rows[table.index()].row(row);
+        let (cosines, sines) = self.rope_rows.row(table, row);
         rope::rotate(self.plan.rope_tables[table.index()].style, head, cosines, sines);
     }
 

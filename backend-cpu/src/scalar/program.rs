@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use unisonic_core::numerics::rope;
 use unisonic_core::plan::{
-    Batch, DeviceError, DeviceInfo, Limits, LoadedWeight, Plan, Program, Progress, RangeFlag, Rows, Weight,
+    Batch, DeviceError, DeviceInfo, Limits, LoadedWeight, Plan, Program, Progress, RangeFlag, Weight,
     WeightSource, load_weight,
 };
 
@@ -12,7 +11,7 @@ use super::ScalarDevice;
 use super::buffers::Buffers;
 use super::kv::KvCache;
 use crate::float_state::DefaultFloatState;
-use crate::memory::allocate;
+use crate::rope_rows::RopeRows;
 
 /// Everything that a plan needs to run.
 pub(super) struct ScalarProgram {
@@ -25,26 +24,11 @@ pub(super) struct ScalarProgram {
     pub weights: Vec<LoadedWeight>,
     pub buffers: Buffers,
     pub kv: Vec<KvCache>,
-    /// Cosines and sines at the rows' positions, one a RoPE table.
-    pub rope_rows: Vec<RopeRows>,
+    pub rope_rows: RopeRows,
     /// Room for one row of a result.
     pub row: Vec<f32>,
     /// First step that flagged each row of the running batch.
     flags: Vec<Option<u32>>,
-}
-
-/// One RoPE table at the positions of the batch.
-pub(super) struct RopeRows {
-    pairs: usize,
-    cos: Vec<f32>,
-    sin: Vec<f32>,
-}
-
-impl RopeRows {
-    pub(super) fn row(&self, row: usize) -> (&[f32], &[f32]) {
-        let range = row * self.pairs..(row + 1) * self.pairs;
-        (&self.cos[range.clone()], &self.sin[range])
-    }
 }
 
 impl ScalarProgram {
@@ -67,11 +51,6 @@ impl ScalarProgram {
             progress(read, total);
         }
         let kv = plan.kv_layers.iter().map(|&layer| KvCache::allocate(layer, device.arithmetic, limits));
-        let rope_rows = plan.rope_tables.iter().map(|table| {
-            let pairs = table.inverse_frequencies.len();
-            let values = || allocate("RoPE rows", limits.max_rows as usize, pairs);
-            Ok(RopeRows { pairs, cos: values()?, sin: values()? })
-        });
         Ok(Self {
             info: device.info.clone(),
             host_float_state: device.host_float_state,
@@ -79,27 +58,12 @@ impl ScalarProgram {
             weights,
             buffers: Buffers::allocate(&plan.buffers, limits)?,
             kv: kv.collect::<Result<_, _>>()?,
-            rope_rows: rope_rows.collect::<Result<_, DeviceError>>()?,
+            rope_rows: RopeRows::allocate(&plan.rope_tables, limits)?,
             row: Vec::new(),
             flags: vec![None; limits.max_rows as usize],
             limits,
             plan,
         })
-    }
-
-    fn fill_rope_rows(&mut self, positions: &[u32]) {
-        for (table, rows) in self.plan.rope_tables.iter().zip(&mut self.rope_rows) {
-            for (row, &position) in positions.iter().enumerate() {
-                let range = row * rows.pairs..(row + 1) * rows.pairs;
-                rope::table_row(
-                    &table.inverse_frequencies,
-                    table.scale,
-                    position,
-                    &mut rows.cos[range.clone()],
-                    &mut rows.sin[range],
-                );
-            }
-        }
     }
 }
 
@@ -116,16 +80,12 @@ impl Program for ScalarProgram {
         batch.check(self.plan.vocab_len, self.limits)?;
         let _state = (!self.host_float_state).then(DefaultFloatState::enter);
         self.outputs = batch.outputs.len();
-        self.fill_rope_rows(batch.positions);
+        self.rope_rows.fill(&self.plan.rope_tables, batch.positions);
         self.flags[..batch.rows()].fill(None);
         let plan = Arc::clone(&self.plan);
         for (index, step) in plan.steps.iter().enumerate() {
-            let rows = plan.rows_of(&step.op);
             for row in self.step(&step.op, batch) {
-                let row = match rows {
-                    Rows::All => row,
-                    Rows::Outputs => batch.outputs[row] as usize,
-                };
+                let row = plan.source_row(&step.op, batch, row);
                 self.flags[row].get_or_insert(index as u32);
             }
         }

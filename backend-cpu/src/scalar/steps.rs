@@ -1,11 +1,11 @@
 //! Each step of a plan, as calls of the functions that define it. All but the linear layer fill their result row by
 //! row, through [`ScalarProgram::write_rows`].
 
+use std::sync::Arc;
+
 use unisonic_core::format::blocks::{DecodedRow, decode_row};
 use unisonic_core::numerics::{a16, activation, embedding, norm};
-use unisonic_core::plan::{
-    Activation, Batch, BufferId, BufferKind, HeadNorm, LoadedWeight, Op, Rows, WeightId,
-};
+use unisonic_core::plan::{Activation, Batch, BufferId, BufferKind, HeadNorm, LoadedWeight, Op, WeightId};
 
 use super::attention::Scores;
 use super::program::ScalarProgram;
@@ -26,16 +26,9 @@ impl Results {
 impl ScalarProgram {
     /// Runs one step; returns the rows of its result that broke the range contract.
     pub(super) fn step(&mut self, op: &Op, batch: &Batch<'_>) -> Vec<usize> {
-        let kind = self.plan.rows_of(op);
-        let rows = match kind {
-            Rows::All => batch.rows(),
-            Rows::Outputs => batch.outputs.len(),
-        };
-        // Row of the batch behind a row of the result: its token, position and sequence.
-        let source = |row: usize| match kind {
-            Rows::All => row,
-            Rows::Outputs => batch.outputs[row] as usize,
-        };
+        let plan = Arc::clone(&self.plan);
+        let rows = plan.row_count(op, batch);
+        let source = |row: usize| plan.source_row(op, batch, row);
         match *op {
             Op::Embed { table, scale, out } => self.write_rows(Results::f32(out), rows, |program, row, y| {
                 program.embedding_row(table, batch.tokens[source(row)], y);

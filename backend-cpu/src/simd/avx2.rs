@@ -136,6 +136,18 @@ unsafe impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn swap_i<const N: usize>(a: Self::I) -> Self::I {
+        // SAFETY: see the implementation.
+        unsafe {
+            match N {
+                1 => (_mm256_shuffle_epi32::<0b10_11_00_01>(a.0), _mm256_shuffle_epi32::<0b10_11_00_01>(a.1)),
+                2 => (_mm256_shuffle_epi32::<0b01_00_11_10>(a.0), _mm256_shuffle_epi32::<0b01_00_11_10>(a.1)),
+                4 => (_mm256_permute2x128_si256::<1>(a.0, a.0), _mm256_permute2x128_si256::<1>(a.1, a.1)),
+                _ => (a.1, a.0),
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn store_low_bytes(to: *mut i8, x: Self::I) {
         // SAFETY: see the implementation.
         unsafe {

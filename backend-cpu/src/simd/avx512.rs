@@ -88,6 +88,18 @@ unsafe impl Simd for Avx512 {
         unsafe { _mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(a, b), y, x) }
     }
     #[inline(always)]
+    unsafe fn swap_i<const N: usize>(a: Self::I) -> Self::I {
+        // SAFETY: see the implementation.
+        unsafe {
+            match N {
+                1 => _mm512_shuffle_epi32::<0b10_11_00_01>(a),
+                2 => _mm512_shuffle_epi32::<0b01_00_11_10>(a),
+                4 => _mm512_shuffle_i32x4::<0b10_11_00_01>(a, a),
+                _ => _mm512_shuffle_i32x4::<0b01_00_11_10>(a, a),
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn store_low_bytes(to: *mut i8, x: Self::I) {
         // SAFETY: see the implementation.
         unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(x)) }

@@ -66,6 +66,8 @@ pub unsafe trait Simd: Copy + 'static {
     unsafe fn max_i(a: Self::I, b: Self::I) -> Self::I;
     /// `a < b ? x : y`, signed, lane by lane.
     unsafe fn select_lt(a: Self::I, b: Self::I, x: Self::I, y: Self::I) -> Self::I;
+    /// Lane i gets lane i^N; N is 1, 2, 4 or 8.
+    unsafe fn swap_i<const N: usize>(a: Self::I) -> Self::I;
     /// Writes each lane as a signed byte, in which its value fits: 16 bytes.
     unsafe fn store_low_bytes(to: *mut i8, x: Self::I);
 

@@ -141,6 +141,16 @@ unsafe impl Simd for Neon {
         each(|q| unsafe { vbslq_s32(vcltq_s32(a[q], b[q]), x[q], y[q]) })
     }
     #[inline(always)]
+    unsafe fn swap_i<const N: usize>(a: Self::I) -> Self::I {
+        // SAFETY: see the implementation.
+        match N {
+            1 => a.map(|a| unsafe { vrev64q_s32(a) }),
+            2 => a.map(|a| unsafe { vextq_s32::<2>(a, a) }),
+            4 => [a[1], a[0], a[3], a[2]],
+            _ => [a[2], a[3], a[0], a[1]],
+        }
+    }
+    #[inline(always)]
     unsafe fn store_low_bytes(to: *mut i8, x: Self::I) {
         // SAFETY: see the implementation.
         unsafe {

@@ -87,6 +87,10 @@ unsafe impl Simd for Portable {
         std::array::from_fn(|i| if a[i] < b[i] { x[i] } else { y[i] })
     }
     #[inline(always)]
+    unsafe fn swap_i<const N: usize>(a: Self::I) -> Self::I {
+        std::array::from_fn(|i| a[i ^ N])
+    }
+    #[inline(always)]
     unsafe fn store_low_bytes(to: *mut i8, x: Self::I) {
         // SAFETY: the caller gives 16 writable bytes.
         unsafe { to.cast::<[i8; LANES]>().write_unaligned(x.map(|x| x as i8)) }

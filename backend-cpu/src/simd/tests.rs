@@ -220,6 +220,12 @@ unsafe fn integers<S: Simd>(inputs: &Inputs) -> Transcript {
                     .into(),
             ),
             ("select_lt", vec![store::<S>(S::select_lt(a, b, x, y)), store::<S>(S::select_lt(a, a, x, y))]),
+            (
+                "swap_i",
+                [S::swap_i::<1>(a), S::swap_i::<2>(a), S::swap_i::<4>(a), S::swap_i::<8>(a)]
+                    .map(|x| store::<S>(x))
+                    .into(),
+            ),
             ("store_low_bytes", low_bytes),
         ]
     }

@@ -84,6 +84,22 @@ impl Plan {
     pub fn rows_of(&self, op: &Op) -> Rows {
         op.result().map_or(Rows::All, |result| self.buffers[result.index()].rows)
     }
+
+    /// How many rows an operation computes of a batch.
+    pub fn row_count(&self, op: &Op, batch: &Batch<'_>) -> usize {
+        match self.rows_of(op) {
+            Rows::All => batch.rows(),
+            Rows::Outputs => batch.outputs.len(),
+        }
+    }
+
+    /// The row of the batch behind a row that an operation computes.
+    pub fn source_row(&self, op: &Op, batch: &Batch<'_>, row: usize) -> usize {
+        match self.rows_of(op) {
+            Rows::All => row,
+            Rows::Outputs => batch.outputs[row] as usize,
+        }
+    }
 }
 
 /// Which rows of a batch a buffer has.
