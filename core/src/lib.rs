@@ -3,11 +3,13 @@
 //! - [`mod@format`]: GGUF containers and quantised blocks, as exact integers.
 //! - [`numerics`]: the arithmetic of profile u1, a scalar and readable specification. Every backend reproduces it
 //!   bit for bit.
+//! - [`kir`]: the kernel IR that GPU backends emit from.
 //! - [`plan`]: the work of a model as plain data (buffers, weights, steps) and the [`plan::Device`] trait that runs it.
 //!
 //! This crate reads nothing but the file it is handed, reads no environment, starts no threads and uses no clock.
 //! Start reading at [`numerics`], then [`plan`].
 
 pub mod format;
+pub mod kir;
 pub mod numerics;
 pub mod plan;

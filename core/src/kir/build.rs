@@ -1,0 +1,429 @@
+//! Writes kernels in plain Rust that reads like the kernel. What runs on the device is spelled with [`Build`] or an operator
+//! on a [`V`]; plain `for` and `if` happen while the kernel is written.
+//!
+//! ```
+//! use unisonic_core::kir::{Scalar, build::kernel, verify};
+//!
+//! let scale = kernel("scale", 64, |k| {
+//!     let (n, factor) = (k.param("n", Scalar::U32), k.param("factor", Scalar::F32));
+//!     let (x, y) = (k.read("x", Scalar::F32), k.write("y", Scalar::F32));
+//!     let i = k.group_id() * 64 + k.local_id();
+//!     k.when(i.lt(n), || y.store(i, x.load(i) * factor));
+//! });
+//! assert!(verify(&scale).is_empty());
+//! ```
+//!
+//! Operations on values of wrong types are bugs of whoever writes the kernel and panic with the operation's text.
+
+use std::cell::RefCell;
+use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Shl, Shr, Sub};
+
+use super::kernel::{
+    Attr, Block, Carried, Inst, Kernel, Object, ObjectId, Param, ParamId, Space, Stmt, Value,
+};
+use super::op::{Op, Pattern};
+use super::types::{Scalar, Type};
+
+/// Writes a kernel.
+pub fn kernel(name: &str, workgroup: u32, write: impl FnOnce(&Build)) -> Kernel {
+    let empty = Kernel {
+        name: name.to_owned(),
+        workgroup,
+        params: vec![],
+        objects: vec![],
+        types: vec![],
+        body: Block::default(),
+    };
+    let build = Build { state: RefCell::new(State { kernel: empty, open: vec![Block::default()] }) };
+    write(&build);
+    let State { mut kernel, mut open } = build.state.into_inner();
+    kernel.body = open.pop().unwrap_or_default();
+    kernel
+}
+
+/// A kernel that is being written.
+pub struct Build {
+    state: RefCell<State>,
+}
+
+struct State {
+    kernel: Kernel,
+    /// The blocks around the next statement, the innermost last.
+    open: Vec<Block>,
+}
+
+/// A value of the kernel.
+#[derive(Clone, Copy)]
+pub struct V<'k> {
+    build: &'k Build,
+    value: Value,
+}
+
+/// A global or shared array of the kernel.
+#[derive(Clone, Copy)]
+pub struct Mem<'k> {
+    build: &'k Build,
+    id: ObjectId,
+    elem: Scalar,
+}
+
+impl Build {
+    /// A parameter.
+    pub fn param(&self, name: &str, scalar: Scalar) -> V<'_> {
+        let id = {
+            let params = &mut self.state.borrow_mut().kernel.params;
+            params.push(Param { name: name.to_owned(), scalar });
+            ParamId(params.len() as u32 - 1)
+        };
+        self.stated(Op::Param, Attr::Param(id), &[], scalar.into())
+    }
+
+    /// A buffer that is read.
+    pub fn read(&self, name: &str, elem: Scalar) -> Mem<'_> {
+        self.object(name, elem, Space::Read)
+    }
+
+    /// A buffer that is written.
+    pub fn write(&self, name: &str, elem: Scalar) -> Mem<'_> {
+        self.object(name, elem, Space::Write)
+    }
+
+    /// A buffer that is read and written.
+    pub fn read_write(&self, name: &str, elem: Scalar) -> Mem<'_> {
+        self.object(name, elem, Space::ReadWrite)
+    }
+
+    /// Memory of the workgroup.
+    pub fn shared(&self, name: &str, elem: Scalar, len: u32) -> Mem<'_> {
+        self.object(name, elem, Space::Shared { len })
+    }
+
+    fn object(&self, name: &str, elem: Scalar, space: Space) -> Mem<'_> {
+        let objects = &mut self.state.borrow_mut().kernel.objects;
+        objects.push(Object { name: name.to_owned(), elem, space });
+        Mem { build: self, id: ObjectId(objects.len() as u32 - 1), elem }
+    }
+
+    /// A constant.
+    pub fn u32(&self, x: u32) -> V<'_> {
+        self.constant(Scalar::U32.into(), x)
+    }
+
+    /// A constant.
+    pub fn i32(&self, x: i32) -> V<'_> {
+        self.constant(Scalar::I32.into(), x as u32)
+    }
+
+    /// A constant.
+    pub fn f32(&self, x: f32) -> V<'_> {
+        self.constant(Scalar::F32.into(), x.to_bits())
+    }
+
+    /// A constant by its word, in each word of a vector.
+    pub fn constant(&self, ty: Type, word: u32) -> V<'_> {
+        self.stated(Op::Const, Attr::Word(word), &[], ty)
+    }
+
+    /// Number of the invocation in its workgroup.
+    pub fn local_id(&self) -> V<'_> {
+        self.op(Op::LocalId, Attr::None, &[])
+    }
+
+    /// Number of the workgroup.
+    pub fn group_id(&self) -> V<'_> {
+        self.op(Op::GroupId, Attr::None, &[])
+    }
+
+    /// Waits for the workgroup.
+    pub fn barrier(&self) {
+        self.no_result(Op::Barrier, Attr::None, &[]);
+    }
+
+    /// A vector of two or four values of one type.
+    pub fn vector<'k, const N: usize>(&'k self, parts: [V<'k>; N]) -> V<'k> {
+        let op = if N == 2 { Op::Vec2 } else { Op::Vec4 };
+        self.op(op, Attr::None, &parts.map(|part| part.value))
+    }
+
+    /// Four integers from -128 to 127 as bytes.
+    pub fn pack<'k>(&'k self, parts: [V<'k>; 4]) -> V<'k> {
+        self.op(Op::Pack, Attr::None, &parts.map(|part| part.value))
+    }
+
+    /// `sum + a·b` of four bytes each.
+    pub fn dot4<'k>(&'k self, a: V<'k>, b: V<'k>, sum: V<'k>) -> V<'k> {
+        self.op(Op::Dot4, Attr::None, &[a.value, b.value, sum.value])
+    }
+
+    /// Statements where a condition is true.
+    pub fn when<'k>(&'k self, condition: V<'k>, then: impl FnOnce()) {
+        self.choose(condition, || {
+            then();
+            []
+        }, || []);
+    }
+
+    /// Values of one of two blocks.
+    pub fn choose<'k, const N: usize>(
+        &'k self,
+        condition: V<'k>,
+        then: impl FnOnce() -> [V<'k>; N],
+        otherwise: impl FnOnce() -> [V<'k>; N],
+    ) -> [V<'k>; N] {
+        let then = self.block(then);
+        let otherwise = self.block(otherwise);
+        let results: [V<'k>; N] = std::array::from_fn(|i| self.define(self.ty(then.yields[i])));
+        let results_of = results.iter().map(|result| result.value).collect();
+        self.push(Stmt::If { condition: condition.value, then, otherwise, results: results_of });
+        results
+    }
+
+    /// Statements for `index` from `start` below `end` in steps.
+    pub fn each<'k>(&'k self, start: V<'k>, end: V<'k>, step: u32, turn: impl FnOnce(V<'k>)) {
+        self.fold(start, end, step, [], |index, []| {
+            turn(index);
+            []
+        });
+    }
+
+    /// A loop that carries values from turn to turn; the values after the last.
+    pub fn fold<'k, const N: usize>(
+        &'k self,
+        start: V<'k>,
+        end: V<'k>,
+        step: u32,
+        first: [V<'k>; N],
+        turn: impl FnOnce(V<'k>, [V<'k>; N]) -> [V<'k>; N],
+    ) -> [V<'k>; N] {
+        let index = self.define(Scalar::U32.into());
+        let inside = first.map(|first| self.define(self.ty(first.value)));
+        let body = self.block(|| turn(index, inside));
+        let results = first.map(|first| self.define(self.ty(first.value)));
+        let carried = (0..N).map(|i| Carried {
+            inside: inside[i].value,
+            first: first[i].value,
+            result: results[i].value,
+        });
+        let carried = carried.collect();
+        let (index, start, end) = (index.value, start.value, end.value);
+        self.push(Stmt::Loop { index, start, end, step, carried, body });
+        results
+    }
+
+    fn block<'k, const N: usize>(&'k self, write: impl FnOnce() -> [V<'k>; N]) -> Block {
+        self.state.borrow_mut().open.push(Block::default());
+        let yields = write().map(|value| value.value).to_vec();
+        let mut block = self.state.borrow_mut().open.pop().unwrap_or_default();
+        block.yields = yields;
+        block
+    }
+
+    fn push(&self, stmt: Stmt) {
+        if let Some(block) = self.state.borrow_mut().open.last_mut() {
+            block.stmts.push(stmt);
+        }
+    }
+
+    fn define(&self, ty: Type) -> V<'_> {
+        let types = &mut self.state.borrow_mut().kernel.types;
+        types.push(ty);
+        V { build: self, value: Value(types.len() as u32 - 1) }
+    }
+
+    fn ty(&self, value: Value) -> Type {
+        self.state.borrow().kernel.types[value.index()]
+    }
+
+    fn op(&self, op: Op, attr: Attr, operands: &[Value]) -> V<'_> {
+        self.inst(op, attr, operands, None).unwrap_or_else(|| panic!("`{}` has no result", op.row().mnemonic))
+    }
+
+    fn stated(&self, op: Op, attr: Attr, operands: &[Value], ty: Type) -> V<'_> {
+        debug_assert_eq!(op.row().result, Some(Pattern::Stated));
+        self.inst(op, attr, operands, Some(ty))
+            .unwrap_or_else(|| panic!("`{}` has no result", op.row().mnemonic))
+    }
+
+    fn no_result(&self, op: Op, attr: Attr, operands: &[Value]) {
+        self.inst(op, attr, operands, None);
+    }
+
+    fn inst(&self, op: Op, attr: Attr, operands: &[Value], stated: Option<Type>) -> Option<V<'_>> {
+        let types: Vec<Type> = operands.iter().map(|&operand| self.ty(operand)).collect();
+        let result = match op.row().check(&types, stated) {
+            Ok(result) => result.map(|ty| self.define(ty)),
+            Err(problem) => {
+                let inst = Inst { op, attr, operands: operands.to_vec(), result: None };
+                let text = self.state.borrow().kernel.inst_text(&inst);
+                panic!("`{text}`: {problem}");
+            }
+        };
+        let inst = Inst { op, attr, operands: operands.to_vec(), result: result.map(|result| result.value) };
+        self.push(Stmt::Inst(inst));
+        result
+    }
+}
+
+impl<'k> Mem<'k> {
+    /// An element.
+    pub fn load(self, index: V<'k>) -> V<'k> {
+        self.load_vector(index, 1)
+    }
+
+    /// 1, 2 or 4 elements from an index on that is a multiple of their number.
+    pub fn load_vector(self, index: V<'k>, width: u8) -> V<'k> {
+        let ty = Type { scalar: self.elem, width };
+        self.build.stated(Op::Load, Attr::Object(self.id), &[index.value], ty)
+    }
+
+    /// Writes an element, or a vector from an index on that is a multiple of its width.
+    pub fn store(self, index: V<'k>, value: V<'k>) {
+        self.build.no_result(Op::Store, Attr::Object(self.id), &[index.value, value.value]);
+    }
+}
+
+impl<'k> V<'k> {
+    /// Its type.
+    pub fn ty(self) -> Type {
+        self.build.ty(self.value)
+    }
+
+    fn unary(self, op: Op) -> V<'k> {
+        self.build.op(op, Attr::None, &[self.value])
+    }
+
+    fn binary(self, op: Op, other: V<'k>) -> V<'k> {
+        self.build.op(op, Attr::None, &[self.value, other.value])
+    }
+
+    /// The operation on integers or the one on floats, by the type.
+    fn arithmetic(self, int: Op, float: Op, other: V<'k>) -> V<'k> {
+        self.binary(if self.ty().scalar == Scalar::F32 { float } else { int }, other)
+    }
+
+    /// A constant of the same type.
+    pub fn constant(self, word: u32) -> V<'k> {
+        self.build.constant(self.ty(), word)
+    }
+
+    /// `floor(self / other)`; other is not 0.
+    pub fn div(self, other: V<'k>) -> V<'k> {
+        self.binary(Op::UDiv, other)
+    }
+
+    /// The remainder of [`V::div`].
+    pub fn rem(self, other: V<'k>) -> V<'k> {
+        self.binary(Op::URem, other)
+    }
+
+    /// The smaller integer.
+    pub fn min(self, other: V<'k>) -> V<'k> {
+        self.binary(Op::IMin, other)
+    }
+
+    /// The larger integer.
+    pub fn max(self, other: V<'k>) -> V<'k> {
+        self.binary(Op::IMax, other)
+    }
+
+    /// Whether equal.
+    pub fn eq(self, other: V<'k>) -> V<'k> {
+        self.binary(Op::IEq, other)
+    }
+
+    /// Whether smaller.
+    pub fn lt(self, other: V<'k>) -> V<'k> {
+        self.binary(Op::ILt, other)
+    }
+
+    /// One of two values, by this bool.
+    pub fn select(self, yes: V<'k>, no: V<'k>) -> V<'k> {
+        self.build.op(Op::Select, Attr::None, &[self.value, yes.value, no.value])
+    }
+
+    /// Integer to float.
+    pub fn to_f32(self) -> V<'k> {
+        self.unary(Op::I2F)
+    }
+
+    /// Half to float.
+    pub fn half_to_f32(self) -> V<'k> {
+        self.unary(Op::H2F)
+    }
+
+    /// The same bits as another scalar type.
+    pub fn cast(self, scalar: Scalar) -> V<'k> {
+        self.build.stated(Op::Cast, Attr::None, &[self.value], self.ty().with(scalar))
+    }
+
+    /// A component of a vector.
+    pub fn part(self, index: u32) -> V<'k> {
+        self.build.op(Op::Part, Attr::Index(index), &[self.value])
+    }
+
+    /// A byte as an integer.
+    pub fn byte(self, index: u32) -> V<'k> {
+        self.build.op(Op::Byte, Attr::Index(index), &[self.value])
+    }
+
+    /// Bytes chosen from this word and another.
+    pub fn permute(self, other: V<'k>, selector: u16) -> V<'k> {
+        self.build.op(Op::Permute, Attr::Selector(selector), &[self.value, other.value])
+    }
+
+    /// The value of the lane whose number in the cluster differs by a mask.
+    pub fn shuffle_xor(self, width: u32, mask: u32) -> V<'k> {
+        self.build.op(Op::ShuffleXor, Attr::Cluster { width, lane: mask }, &[self.value])
+    }
+
+    /// The value of a lane of the cluster.
+    pub fn broadcast(self, width: u32, lane: u32) -> V<'k> {
+        self.build.op(Op::Broadcast, Attr::Cluster { width, lane }, &[self.value])
+    }
+
+    /// Sum over a cluster, in every lane: `for h = width/2, ..., 1: x = x + x of lane ^ h`, the order of
+    /// `core::numerics::float::tree` in lane 0.
+    pub fn cluster_sum(self, width: u32) -> V<'k> {
+        let mut sum = self;
+        let mut h = width / 2;
+        while h > 0 {
+            sum = sum + sum.shuffle_xor(width, h);
+            h /= 2;
+        }
+        sum
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident ($self:ident, $other:ident) $by_values:expr;)*) => { $(
+        impl<'k> $trait for V<'k> {
+            type Output = V<'k>;
+            fn $method(self, $other: V<'k>) -> V<'k> {
+                let $self = self;
+                $by_values
+            }
+        }
+        impl<'k> $trait<u32> for V<'k> {
+            type Output = V<'k>;
+            /// With an integer constant of the same type; shifts take u32.
+            fn $method(self, $other: u32) -> V<'k> {
+                let $self = self;
+                let is_shift = matches!(stringify!($method), "shl" | "shr");
+                let scalar = if is_shift { Scalar::U32 } else { self.ty().scalar };
+                let $other = self.build.constant(self.ty().with(scalar), $other);
+                $by_values
+            }
+        }
+    )* };
+}
+
+operators! {
+    Add add (a, b) a.arithmetic(Op::IAdd, Op::FAdd, b);
+    Sub sub (a, b) a.arithmetic(Op::ISub, Op::FSub, b);
+    Mul mul (a, b) a.arithmetic(Op::IMul, Op::FMul, b);
+    BitAnd bitand (a, b) a.binary(Op::And, b);
+    BitOr bitor (a, b) a.binary(Op::Or, b);
+    BitXor bitxor (a, b) a.binary(Op::Xor, b);
+    Shl shl (a, b) a.binary(Op::Shl, b);
+    Shr shr (a, b) a.binary(Op::Shr, b);
+}

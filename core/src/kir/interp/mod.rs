@@ -1,0 +1,217 @@
+//! Runs kernels on the host, a workgroup in lockstep: every statement for all invocations, then the next.
+//!
+//! It reports what a GPU would do silently: elements out of bounds, shared memory that was not written, two invocations
+//! that touch an element without a barrier between them, divisors of 0, kernels that do not end. Start reading at [`run`];
+//! `alu.rs` has what values become, `mem.rs` memory, `lanes.rs` what other invocations hand over.
+
+mod alu;
+mod lanes;
+mod mem;
+
+use super::kernel::{Attr, Block, Inst, Kernel, Stmt, Value};
+use super::op::{Family, Op};
+use mem::Memory;
+
+/// Buffers, parameters and the size of a run.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Workgroups.
+    pub groups: u32,
+    /// Words of the parameters, in the order of the kernel.
+    pub params: Vec<u32>,
+    /// Bytes of each object that is not shared, in the order of the kernel. Little-endian.
+    pub buffers: Vec<Vec<u8>>,
+    /// Statements times invocations that may run.
+    pub fuel: u64,
+}
+
+/// Why a run ended early.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("workgroup {group}, invocation {lane}, `{at}`: {problem}")]
+pub struct Trap {
+    /// Workgroup.
+    pub group: u32,
+    /// Invocation in it; the first of several.
+    pub lane: u32,
+    /// The statement.
+    pub at: String,
+    /// What happened.
+    pub problem: String,
+}
+
+/// Runs a kernel that verifies; what it wrote is in `launch.buffers`.
+///
+/// # Panics
+/// If the parameters or buffers are not as many as the kernel has, or the kernel does not verify.
+pub fn run(kernel: &Kernel, launch: &mut Launch) -> Result<(), Trap> {
+    assert_eq!(launch.params.len(), kernel.params.len(), "parameters of `{}`", kernel.name);
+    let lanes = kernel.workgroup as usize;
+    let registers = kernel.types.iter().map(|ty| vec![0; lanes * usize::from(ty.width)]).collect();
+    let memory = Memory::new(kernel, std::mem::take(&mut launch.buffers));
+    let mut machine = Machine { kernel, lanes, params: &launch.params, fuel: launch.fuel, group: 0, registers, memory };
+    let everyone = vec![true; lanes];
+    let result = (0..launch.groups).try_for_each(|group| {
+        machine.group = group;
+        machine.memory.next_group();
+        machine.block(&kernel.body, &everyone)
+    });
+    launch.buffers = machine.memory.into_buffers();
+    launch.fuel = machine.fuel;
+    result
+}
+
+struct Machine<'a> {
+    kernel: &'a Kernel,
+    lanes: usize,
+    params: &'a [u32],
+    fuel: u64,
+    group: u32,
+    /// Words of each value: those of invocation 0, then those of 1, ...
+    registers: Vec<Vec<u32>>,
+    memory: Memory,
+}
+
+impl Machine<'_> {
+    /// Runs a block for the invocations that are in `active`. What others have in registers afterwards has no meaning.
+    fn block(&mut self, block: &Block, active: &[bool]) -> Result<(), Trap> {
+        for stmt in &block.stmts {
+            match stmt {
+                Stmt::Inst(inst) => self.inst(inst, active)?,
+                Stmt::If { condition, then, otherwise, results } => {
+                    let holds: Vec<bool> = self.registers[condition.index()].iter().map(|&word| word != 0).collect();
+                    for (block, expected) in [(then, true), (otherwise, false)] {
+                        let inner: Vec<bool> =
+                            active.iter().zip(&holds).map(|(&active, &holds)| active && holds == expected).collect();
+                        if inner.contains(&true) {
+                            self.block(block, &inner)?;
+                            for (&result, &from) in results.iter().zip(&block.yields) {
+                                self.copy(result, from, &inner);
+                            }
+                        }
+                    }
+                }
+                Stmt::Loop { .. } => self.run_loop(stmt, active)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn run_loop(&mut self, stmt: &Stmt, active: &[bool]) -> Result<(), Trap> {
+        let Stmt::Loop { index, start, end, step, carried, body } = stmt else { return Ok(()) };
+        self.copy(*index, *start, active);
+        for carried in carried {
+            self.copy(carried.inside, carried.first, active);
+        }
+        let mut turning = active.to_vec();
+        loop {
+            let (indices, ends) = (&self.registers[index.index()], &self.registers[end.index()]);
+            for (lane, turning) in turning.iter_mut().enumerate() {
+                *turning &= indices[lane] < ends[lane];
+            }
+            if !turning.contains(&true) {
+                break;
+            }
+            self.burn(&turning, || format!("loop {index}"))?;
+            self.block(body, &turning)?;
+            // All at once: a yield may be another carried value.
+            let next: Vec<Vec<u32>> = body.yields.iter().map(|from| self.registers[from.index()].clone()).collect();
+            for (carried, next) in carried.iter().zip(&next) {
+                blend(&mut self.registers[carried.inside.index()], next, &turning);
+            }
+            for lane in 0..self.lanes {
+                if turning[lane] {
+                    let next = self.registers[index.index()][lane].checked_add(*step);
+                    self.registers[index.index()][lane] = next.ok_or_else(|| {
+                        self.trap(lane, format!("loop {index}"), "the index passes 2^32".to_owned())
+                    })?;
+                }
+            }
+        }
+        for carried in carried {
+            self.copy(carried.result, carried.inside, active);
+        }
+        Ok(())
+    }
+
+    fn inst(&mut self, inst: &Inst, active: &[bool]) -> Result<(), Trap> {
+        self.burn(active, || self.kernel.inst_text(inst))?;
+        match (inst.op.row().family, inst.op) {
+            (Family::Mem, Op::Barrier) => {
+                self.memory.barrier();
+                Ok(())
+            }
+            (Family::Mem, Op::Store) => self.store(inst, active),
+            (Family::Mem, _) => self.load(inst, active),
+            (_, Op::UDiv | Op::URem) => {
+                let divisors = &self.registers[inst.operands[1].index()];
+                let width = divisors.len() / self.lanes;
+                match (0..divisors.len()).find(|&word| active[word / width] && divisors[word] == 0) {
+                    Some(word) => Err(self.trap(word / width, self.kernel.inst_text(inst), "division by 0".into())),
+                    None => {
+                        self.pure(inst);
+                        Ok(())
+                    }
+                }
+            }
+            _ => {
+                self.pure(inst);
+                Ok(())
+            }
+        }
+    }
+
+    /// Computes a result from registers, for all invocations: it harms nobody where it has no meaning.
+    fn pure(&mut self, inst: &Inst) {
+        let Some(result) = inst.result else { return };
+        let mut out = std::mem::take(&mut self.registers[result.index()]);
+        match inst.attr {
+            Attr::Param(id) => out.fill(self.params[id.index()]),
+            Attr::Cluster { width, lane } => {
+                lanes::exchange(inst.op, &self.registers[inst.operands[0].index()], width as usize, lane as usize, self.lanes, &mut out);
+            }
+            _ if inst.op == Op::LocalId => out.iter_mut().zip(0..).for_each(|(word, lane)| *word = lane),
+            _ if inst.op == Op::GroupId => out.fill(self.group),
+            attr => {
+                let operands: Vec<&[u32]> =
+                    inst.operands.iter().map(|operand| &self.registers[operand.index()][..]).collect();
+                // Signed and unsigned operations differ by their first operand.
+                let scalar = inst.operands.first().map(|operand| self.kernel.types[operand.index()].scalar);
+                alu::compute(inst.op, attr, scalar, &operands, self.lanes, &mut out);
+            }
+        }
+        self.registers[result.index()] = out;
+    }
+
+    fn copy(&mut self, to: Value, from: Value, active: &[bool]) {
+        let source = std::mem::take(&mut self.registers[from.index()]);
+        blend(&mut self.registers[to.index()], &source, active);
+        self.registers[from.index()] = source;
+    }
+
+    fn burn(&mut self, active: &[bool], at: impl Fn() -> String) -> Result<(), Trap> {
+        match self.fuel.checked_sub(self.lanes as u64) {
+            Some(left) => {
+                self.fuel = left;
+                Ok(())
+            }
+            None => {
+                let lane = active.iter().position(|&active| active).unwrap_or(0);
+                Err(self.trap(lane, at(), "the fuel is used up: does the kernel end?".to_owned()))
+            }
+        }
+    }
+
+    fn trap(&self, lane: usize, at: String, problem: String) -> Trap {
+        Trap { group: self.group, lane: lane as u32, at, problem }
+    }
+}
+
+/// Words of the invocations that are active.
+fn blend(to: &mut [u32], from: &[u32], active: &[bool]) {
+    let width = to.len() / active.len();
+    for ((to, from), _) in
+        to.chunks_exact_mut(width).zip(from.chunks_exact(width)).zip(active).filter(|(_, active)| **active)
+    {
+        to.copy_from_slice(from);
+    }
+}

@@ -1,0 +1,24 @@
+//! The kernel IR: what runs on a GPU, as structured data with exact meaning.
+//!
+//! A [`Kernel`] is a list of statements over values that are each defined once; there are no pointers, no jumps and no
+//! hidden order of evaluation. [`op`] is the one table of operations. Kernels are written with [`build`], printed and read
+//! ([`parse()`]), checked ([`verify()`]) and run on the host, a workgroup in lockstep ([`interp`]). Backends emit PTX and
+//! SPIR-V from it.
+//!
+//! Start reading at [`op`], then [`kernel`]. `docs/kir.md` shows the table.
+
+pub mod build;
+pub mod interp;
+pub mod kernel;
+pub mod op;
+pub mod parse;
+pub mod print;
+pub mod types;
+mod uniform;
+pub mod verify;
+
+pub use kernel::Kernel;
+pub use op::Op;
+pub use parse::{ParseError, parse};
+pub use types::{Scalar, Type};
+pub use verify::{Fault, Rule, verify};
