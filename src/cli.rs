@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use unisonic_planner::passes::{PASSES, check_off};
 
-use crate::commands::{info, perplexity, run, tokenize};
+use crate::commands::{bench, completions, info, perplexity, run, synth, tokenize};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +21,8 @@ Examples:
   unisonic info model.gguf
   unisonic tokenize model.gguf \"Hello, world!\"
   unisonic perplexity model.gguf --text book.txt
+  unisonic bench model.gguf
+  unisonic synth qwen2.5-0.5b random.gguf
 
 No model at hand? `make model` in the repository fetches a small one (98 MB) into models/.";
 
@@ -40,6 +43,9 @@ pub enum Command {
     Info(info::InfoArgs),
     Tokenize(tokenize::TokenizeArgs),
     Perplexity(perplexity::PerplexityArgs),
+    Bench(bench::BenchArgs),
+    Synth(synth::SynthArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 /// The model file of every command.
@@ -105,6 +111,29 @@ impl FromStr for Ids {
             .map(|word| word.parse().map_err(|_| format!("`{word}` is not a token id (a number such as 42)")))
             .collect::<Result<_, _>>()
             .map(Ids)
+    }
+}
+
+/// Token ids in the place of a text.
+#[derive(Args)]
+#[group(skip)]
+pub struct IdsArgs {
+    /// Token ids instead of a text, separated by commas; nothing is added to them
+    #[arg(long, value_name = "IDS", conflicts_with = "ids_file")]
+    pub ids: Option<Ids>,
+    /// Reads token ids from a file, separated by commas or white space
+    #[arg(long, value_name = "PATH")]
+    pub ids_file: Option<PathBuf>,
+}
+
+impl IdsArgs {
+    /// The ids, if any were given.
+    pub fn read(&self) -> anyhow::Result<Option<Vec<u32>>> {
+        let Some(path) = &self.ids_file else { return Ok(self.ids.as_ref().map(|Ids(ids)| ids.clone())) };
+        let cannot_read = || format!("cannot read token ids from {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(cannot_read)?;
+        let Ids(ids) = text.parse().map_err(anyhow::Error::msg).with_context(cannot_read)?;
+        Ok(Some(ids))
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod cli;
 mod commands;
+mod digest;
 mod interrupt;
 mod model;
 mod output;

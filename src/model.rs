@@ -1,6 +1,7 @@
 //! From the command line to a model: opening the file, its tokenizer, and the engine on a device.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::Path;
 
@@ -32,9 +33,19 @@ pub fn tokenizer(file: &GgufFile, path: &Path) -> anyhow::Result<Tokenizer> {
         .with_context(|| format!("cannot use the tokenizer of {}", path.display()))
 }
 
+/// How much a loaded model must be ready for.
+pub struct Capacity {
+    /// Longest sequence in tokens; none: the engine's default.
+    pub context_len: Option<u32>,
+    /// Sequences at a time.
+    pub sequences: u32,
+    /// Most rows of a chunk whose logits are wanted.
+    pub max_outputs: u32,
+}
+
 /// Plans the model and loads it on the device, with a progress bar; `--dump-ir` sees what the planner did even where
 /// there is no plan.
-pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> anyhow::Result<Engine> {
+pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) -> anyhow::Result<Engine> {
     let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
     let device = unisonic_devices::open(
         &args.device,
@@ -43,10 +54,10 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> 
     let texts = RefCell::new(Vec::new());
     let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));
     let options = EngineOptions {
-        context_len: args.context,
-        sequences: 1,
+        context_len: capacity.context_len,
+        sequences: capacity.sequences,
         chunk_rows: args.chunk,
-        max_outputs,
+        max_outputs: capacity.max_outputs,
         plan: PlanOptions {
             passes_off: args.passes_off.clone(),
             stop_after: args.stop_after.clone(),
@@ -72,6 +83,24 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, max_outputs: u32) -> 
     }
     tracing::info!(device = engine.device().name, profile, context_len = engine.context_len(), "loaded");
     Ok(engine)
+}
+
+/// What the tensors of a file are.
+pub struct TensorFacts {
+    /// Tensors of each type.
+    pub types: BTreeMap<&'static str, u64>,
+    /// Elements of all tensors.
+    pub parameters: u64,
+}
+
+/// Counts the tensors of a file.
+pub fn tensor_facts(file: &GgufFile) -> TensorFacts {
+    let mut facts = TensorFacts { types: BTreeMap::new(), parameters: 0 };
+    for tensor in file.tensors() {
+        *facts.types.entry(tensor.ty.name()).or_default() += 1;
+        facts.parameters = facts.parameters.saturating_add(tensor.rows().saturating_mul(tensor.row_len()));
+    }
+    facts
 }
 
 /// Writes the graph as built and after each pass that changed it, and the plan, as numbered text files.

@@ -1,6 +1,6 @@
 //! Writing to stdout and stderr without panics: `println!` ends the process when its reader has gone.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -70,4 +70,31 @@ fn visible(
         bar.set_style(style);
     }
     bar.with_message(what.to_owned())
+}
+
+/// Bytes in the unit that a person reads: powers of 1000.
+pub fn bytes(count: u64) -> String {
+    match count {
+        0..1_000_000 => format!("{:.1} kB", count as f64 * 1e-3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 * 1e-6),
+        _ => format!("{:.2} GB", count as f64 * 1e-9),
+    }
+}
+
+/// Columns as wide as they need to be, text to the left and numbers to the right.
+pub fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for line in lines {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    out
 }

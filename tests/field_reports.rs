@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 use tempfile::TempDir;
-use unisonic_core::format::{GgmlType, GgufFile, GgufHeader, GgufWriter, Metadata, Strings, Value};
+use unisonic_core::format::{GgmlType, GgufFile, GgufHeader, GgufWriter, Strings, Value};
 use unisonic_core::plan::WeightSource;
 
 /// What the program may take for a file that it refuses, as address space. A wrong size costs gigabytes.

@@ -130,6 +130,11 @@ impl Engine {
         self.context_len
     }
 
+    /// Rows of a chunk: longer inputs are run in pieces of this many tokens.
+    pub fn chunk_rows(&self) -> u32 {
+        self.chunk_rows
+    }
+
     /// An empty sequence, for this engine alone.
     pub fn session(&self) -> Session {
         Session { tokens: Vec::new(), pages: PageTable::new(self.pages.clone()) }

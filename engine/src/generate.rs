@@ -7,10 +7,12 @@ use unisonic_core::numerics::sampling::most_likely;
 use crate::{Engine, EngineError, Session};
 
 /// Limits of a generation.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GenerateOptions {
+#[derive(Clone, Copy, Default)]
+pub struct GenerateOptions<'a> {
     /// Most tokens to generate; `None`: until the model ends or the context is full.
     pub max_tokens: Option<u32>,
+    /// Asked after each chunk of the prompt but the last: whether to stop before there is a token.
+    pub cancelled: Option<&'a dyn Fn() -> bool>,
 }
 
 /// Why a generation ended.
@@ -55,7 +57,7 @@ pub fn generate(
     engine: &mut Engine,
     session: &mut Session,
     prompt: &[u32],
-    options: &GenerateOptions,
+    options: &GenerateOptions<'_>,
     is_stop: &dyn Fn(u32) -> bool,
     on_token: &mut dyn FnMut(u32, &[f32]) -> ControlFlow<()>,
 ) -> Result<Completion, EngineError> {
@@ -83,6 +85,9 @@ pub fn generate(
         if let Some(stop) = reached_limit(&token_ids) {
             break stop;
         }
+        if !extend_to_last_chunk(engine, session, &mut pending, options)? {
+            break Stop::Cancelled;
+        }
         let mut chosen = (0, ControlFlow::Continue(()));
         engine.extend(session, &pending, pending.len() - 1, &mut |_, logits| {
             // A vocabulary is never empty.
@@ -100,4 +105,22 @@ pub fn generate(
         pending = vec![token];
     };
     Ok(Completion { token_ids, stop })
+}
+
+/// Runs all chunks of `pending` but the last, which stays in it; false if the caller asked to stop.
+fn extend_to_last_chunk(
+    engine: &mut Engine,
+    session: &mut Session,
+    pending: &mut Vec<u32>,
+    options: &GenerateOptions<'_>,
+) -> Result<bool, EngineError> {
+    let chunk_rows = engine.chunk_rows() as usize;
+    while pending.len() > chunk_rows {
+        engine.extend(session, &pending[..chunk_rows], chunk_rows, &mut |_, _| {})?;
+        pending.drain(..chunk_rows);
+        if options.cancelled.is_some_and(|cancelled| cancelled()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -1,13 +1,11 @@
 //! `unisonic info`: what a model file holds, and whether it can be run.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
 use unisonic_core::format::{GgufFile, Metadata, Value};
-use unisonic_core::plan::Plan;
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_planner::PlanOptions;
 
@@ -66,12 +64,7 @@ fn facts(file: &GgufFile, path: &Path) -> Vec<(&'static str, Json)> {
     let of_arch = |key: &str| number(metadata, &format!("{}.{key}", word(metadata, "general.architecture")));
     let plan = unisonic_planner::plan(metadata, file.tensors(), file, &PlanOptions::default());
     let tokenizer = Tokenizer::from_metadata(metadata);
-    let mut types = BTreeMap::<&str, u64>::new();
-    let mut parameters = 0u64;
-    for tensor in file.tensors() {
-        *types.entry(tensor.ty.name()).or_default() += 1;
-        parameters = parameters.saturating_add(tensor.rows().saturating_mul(tensor.row_len()));
-    }
+    let model::TensorFacts { types, parameters } = model::tensor_facts(file);
     let runs = match (&plan, &tokenizer) {
         (Ok(_), Ok(_)) => json!(format!("yes, on cpu (profile {})", unisonic_core::plan::PROFILE)),
         (Err(error), _) => json!(format!("no: {error}")),
@@ -92,7 +85,7 @@ fn facts(file: &GgufFile, path: &Path) -> Vec<(&'static str, Json)> {
         ("hidden", of_arch("embedding_length")),
         ("heads", of_arch("attention.head_count")),
         ("kv_heads", of_arch("attention.head_count_kv")),
-        ("kv_bytes_per_token", plan.as_ref().map_or(Json::Null, |plan| json!(kv_bytes_per_token(plan)))),
+        ("kv_bytes_per_token", plan.as_ref().map_or(Json::Null, |plan| json!(plan.kv_bytes_per_token()))),
         ("tokenizer", string(metadata, "tokenizer.ggml.model")),
         ("pre_tokenizer", string(metadata, "tokenizer.ggml.pre")),
         ("vocabulary", vocabulary(metadata)),
@@ -100,11 +93,6 @@ fn facts(file: &GgufFile, path: &Path) -> Vec<(&'static str, Json)> {
         ("gguf_version", json!(file.version())),
         ("alignment_bytes", json!(file.alignment_bytes())),
     ]
-}
-
-/// Keys take two int8 planes and a scale, values one plane and a scale (docs/numerics.md, "KV cache and attention").
-fn kv_bytes_per_token(plan: &Plan) -> u64 {
-    plan.kv_layers.iter().map(|layer| u64::from(layer.heads) * (3 * u64::from(layer.head_len) + 8)).sum()
 }
 
 fn word<'a>(metadata: &'a Metadata, key: &str) -> &'a str {

@@ -1,8 +1,11 @@
-//! One file a command.
+//! One file or folder a command.
 
+pub mod bench;
+pub mod completions;
 pub mod info;
 pub mod perplexity;
 pub mod run;
+pub mod synth;
 pub mod tokenize;
 
 use std::process::ExitCode;
@@ -16,5 +19,8 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Tokenize(args) => tokenize::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Perplexity(args) => perplexity::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Synth(args) => synth::run(&args),
+        Command::Completions(args) => completions::run(&args).map(|()| ExitCode::SUCCESS),
     }
 }

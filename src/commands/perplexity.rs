@@ -1,13 +1,14 @@
 //! `unisonic perplexity`: how probable a model finds a text.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use unisonic_engine::tokenizer::{Specials, Tokenizer};
 use unisonic_engine::{Engine, Score, score};
 
-use crate::cli::{FileArg, Ids, LoadArgs};
+use crate::cli::{FileArg, IdsArgs, LoadArgs};
+use crate::model::Capacity;
 use crate::output::{progress_bar, write_json, write_stdout};
 use crate::{interrupt, model};
 
@@ -16,7 +17,7 @@ Each token is scored given those before it: its negative log-likelihood (NLL) in
 
 A text longer than the context is cut into windows of the context's length that are scored independently. With --text
 each window begins with the model's BOS token, if its file asks for one, and special tokens are taken as plain text;
-with --ids nothing is added. The first token of a window has nothing before it and is not scored.
+with --ids or --ids-file nothing is added. The first token of a window has nothing before it and is not scored.
 
 Examples:
   unisonic perplexity model.gguf --text book.txt --max-tokens 2000
@@ -29,11 +30,15 @@ pub struct PerplexityArgs {
     #[command(flatten)]
     file: FileArg,
     /// Text file to score
-    #[arg(long, value_name = "PATH", required_unless_present = "ids", conflicts_with = "ids")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        required_unless_present_any = ["ids", "ids_file"],
+        conflicts_with_all = ["ids", "ids_file"]
+    )]
     text: Option<PathBuf>,
-    /// File with token ids to score, separated by commas or white space
-    #[arg(long, value_name = "PATH")]
-    ids: Option<PathBuf>,
+    #[command(flatten)]
+    ids: IdsArgs,
     /// Scores only the beginning: this many tokens
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<usize>,
@@ -53,7 +58,8 @@ pub fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
     let (bos, mut ids) = ids(args, &tokenizer)?;
     ids.truncate(args.max_tokens.unwrap_or(usize::MAX));
     model::check_ids(&ids, tokenizer.vocab_len())?;
-    let mut engine = model::load(&file, path, &args.load, args.load.chunk)?;
+    let capacity = Capacity { context_len: args.load.context, sequences: 1, max_outputs: args.load.chunk };
+    let mut engine = model::load(&file, path, &args.load, &capacity)?;
     if engine.context_len() < 2 {
         bail!("a context of 1 token has no token to score after it; give --context 2 or more");
     }
@@ -91,20 +97,13 @@ pub fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
 
 /// What to score, and the token that each window begins with.
 fn ids(args: &PerplexityArgs, tokenizer: &Tokenizer) -> anyhow::Result<(Option<u32>, Vec<u32>)> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-    };
-    match (&args.text, &args.ids) {
-        (Some(path), _) => {
-            let bos = tokenizer.adds_bos().then(|| tokenizer.bos()).flatten();
-            Ok((bos, tokenizer.encode(&read(path)?, Specials::Literal)?))
-        }
-        (None, Some(path)) => {
-            let ids = read(path)?.parse::<Ids>().map_err(anyhow::Error::msg);
-            Ok((None, ids.with_context(|| format!("cannot read {}", path.display()))?.0))
-        }
-        (None, None) => bail!("there is no text"),
+    if let Some(ids) = args.ids.read()? {
+        return Ok((None, ids));
     }
+    let path = args.text.as_ref().context("there is no text")?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bos = tokenizer.adds_bos().then(|| tokenizer.bos()).flatten();
+    Ok((bos, tokenizer.encode(&text, Specials::Literal)?))
 }
 
 /// Cuts ids into windows of at most `len` tokens, each beginning with `first` if there is one.

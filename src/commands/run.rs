@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use sha2::{Digest, Sha256};
 use unisonic_core::format::GgufFile;
 use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
 
-use crate::cli::{FileArg, Ids, LoadArgs};
+use crate::cli::{FileArg, IdsArgs, LoadArgs};
+use crate::digest::LogitsDigest;
+use crate::model::Capacity;
 use crate::output::{say, spinner, write_json, write_stdout};
 use crate::{interrupt, model};
 
@@ -54,19 +55,22 @@ pub struct RunArgs {
 #[group(skip)]
 struct PromptArgs {
     /// Text to continue, or with --chat the user's message; `-` reads it from stdin
-    #[arg(value_name = "PROMPT", required_unless_present_any = ["prompt_file", "ids"])]
+    #[arg(
+        value_name = "PROMPT",
+        required_unless_present_any = ["prompt_file", "ids", "ids_file"],
+        conflicts_with_all = ["ids", "ids_file"]
+    )]
     prompt: Option<String>,
     /// Reads the prompt from a file, every byte of it
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["prompt", "ids"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["prompt", "ids", "ids_file"])]
     prompt_file: Option<PathBuf>,
-    /// Token ids instead of a text, separated by commas; nothing is added to them
-    #[arg(long, value_name = "IDS", conflicts_with_all = ["prompt", "chat", "literal"])]
-    ids: Option<Ids>,
+    #[command(flatten)]
+    ids: IdsArgs,
     /// Takes special tokens such as <|im_end|> in PROMPT as plain text
-    #[arg(long, conflicts_with = "chat")]
+    #[arg(long, conflicts_with_all = ["chat", "ids", "ids_file"])]
     literal: bool,
     /// PROMPT is a user's message: uses the chat template of the file. Messages are always plain text
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["ids", "ids_file"])]
     chat: bool,
     /// System message of the chat
     #[arg(long, value_name = "TEXT", requires = "chat")]
@@ -87,7 +91,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let tokenizer = model::tokenizer(&file, path)?;
     let prompt = prompt_ids(&args.prompt, &file, &tokenizer)?;
     tracing::debug!(?prompt, "prompt ids");
-    let mut engine = model::load(&file, path, &args.load, 1)?;
+    let capacity = Capacity { context_len: args.load.context, sequences: 1, max_outputs: 1 };
+    let mut engine = model::load(&file, path, &args.load, &capacity)?;
 
     let answer = answer(&mut engine, &tokenizer, &prompt, args)?;
     if args.json {
@@ -133,8 +138,9 @@ fn answer(
     let mut session = engine.session();
     let mut detokenizer = Detokenizer::new(tokenizer, ControlTokens::Hide);
     let mut text = String::new();
-    let mut digest = args.logits_digest.then(Sha256::new);
+    let mut digest = args.logits_digest.then(LogitsDigest::default);
     let mut output = Ok(());
+    interrupt::asks_first();
     let started = Instant::now();
     let mut first_token = None;
     let waiting = spinner(&format!("reading {} tokens of prompt", prompt.len()));
@@ -143,7 +149,7 @@ fn answer(
         if args.json || piece.is_empty() { Ok(()) } else { write_stdout(piece) }
     };
 
-    let options = GenerateOptions { max_tokens: args.max_tokens };
+    let options = GenerateOptions { max_tokens: args.max_tokens, cancelled: Some(&interrupt::requested) };
     let completion = generate(
         engine,
         &mut session,
@@ -154,10 +160,9 @@ fn answer(
             if first_token.is_none() {
                 first_token = Some(Instant::now());
                 waiting.finish_and_clear();
-                interrupt::generating();
             }
             if let Some(digest) = &mut digest {
-                logits.iter().for_each(|z| digest.update(z.to_bits().to_le_bytes()));
+                digest.update(logits);
             }
             if !tokenizer.is_stop(token) {
                 output = emit(&detokenizer.push(token), &mut text);
@@ -177,7 +182,7 @@ fn answer(
     Ok(Answer {
         completion,
         text,
-        logits_sha256: digest.map(|digest| format!("{:x}", digest.finalize())),
+        logits_sha256: digest.map(LogitsDigest::finish),
         prompt_time: first_token - started,
         decode_time: ended - first_token,
     })
@@ -185,9 +190,9 @@ fn answer(
 
 /// The ids of the prompt, whichever way it was given.
 fn prompt_ids(args: &PromptArgs, file: &GgufFile, tokenizer: &Tokenizer) -> anyhow::Result<Vec<u32>> {
-    if let Some(Ids(ids)) = &args.ids {
-        model::check_ids(ids, tokenizer.vocab_len())?;
-        return Ok(ids.clone());
+    if let Some(ids) = args.ids.read()? {
+        model::check_ids(&ids, tokenizer.vocab_len())?;
+        return Ok(ids);
     }
     let text = prompt_text(args)?;
     if args.chat {

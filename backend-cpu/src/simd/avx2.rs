@@ -47,6 +47,12 @@ unsafe impl Simd for Avx2 {
     const WIDE_IS_BIASED: bool = false;
 
     #[inline(always)]
+    fn prefetch(at: *const u8) {
+        // SAFETY: a hint, which faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
     unsafe fn splat_i(x: i32) -> Self::I {
         // SAFETY: see the implementation.
         unsafe { (_mm256_set1_epi32(x), _mm256_set1_epi32(x)) }

@@ -44,6 +44,9 @@ pub unsafe trait Simd: Copy + 'static {
     /// subtracts the bias of 128 itself.
     const WIDE_IS_BIASED: bool;
 
+    /// Asks for the cache line of an address, which may be any: a hint.
+    fn prefetch(at: *const u8);
+
     unsafe fn splat_i(x: i32) -> Self::I;
     /// Reads 64 bytes.
     unsafe fn load_i(from: *const i32) -> Self::I;

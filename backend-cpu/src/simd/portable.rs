@@ -28,6 +28,9 @@ unsafe impl Simd for Portable {
     const WIDE_IS_BIASED: bool = false;
 
     #[inline(always)]
+    fn prefetch(_: *const u8) {}
+
+    #[inline(always)]
     unsafe fn splat_i(x: i32) -> Self::I {
         [x; LANES]
     }

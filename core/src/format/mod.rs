@@ -14,7 +14,8 @@ mod tensor;
 
 pub use ggml_type::GgmlType;
 pub use gguf::{
-    FormatError, GgufFile, GgufHeader, GgufWriter, HeaderError, ShapeError, ShardError, WriteError,
+    FormatError, GgufFile, GgufHeader, GgufStream, GgufWriter, HeaderError, ShapeError, ShardError,
+    TensorShape, WriteError,
 };
 pub use metadata::{Metadata, MetadataError, Strings, Value, required};
 pub use tensor::TensorInfo;

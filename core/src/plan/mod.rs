@@ -9,6 +9,7 @@
 
 mod batch;
 mod check;
+mod cost;
 mod device;
 mod step;
 mod text;

@@ -23,6 +23,7 @@ use std::borrow::Cow;
 
 use unisonic_core::format::{Metadata, required};
 
+pub use byte_symbols::SYMBOLS as BYTE_SYMBOLS;
 pub use detokenizer::Detokenizer;
 pub use error::TokenizerError;
 pub use specials::{Fragment, SpecialTokens, Specials};

@@ -8,16 +8,18 @@
 //! ```
 //!
 //! [`GgufHeader`] reads everything before the data from any reader; [`GgufFile`] opens a file or all shards of a set
-//! and reads tensors by position; [`GgufWriter`] writes both. Start reading at [`GgufHeader::read`].
+//! and reads tensors by position; [`GgufWriter`] writes both, [`GgufStream`] a file that does not fit memory. Start reading at [`GgufHeader::read`].
 //!
 //! Source: `docs/gguf.md` of the ggml repository.
 
 mod error;
 mod file;
+mod head;
 mod header;
 mod input;
 mod layout;
 mod shards;
+mod stream;
 mod subject;
 mod value;
 mod writer;
@@ -33,8 +35,10 @@ mod shards_tests;
 
 pub use error::{FormatError, HeaderError, ShardError};
 pub use file::GgufFile;
+pub use head::TensorShape;
 pub use header::GgufHeader;
 pub use layout::ShapeError;
+pub use stream::GgufStream;
 pub use writer::{GgufWriter, WriteError};
 
 const MAGIC: [u8; 4] = *b"GGUF";

@@ -1,17 +1,14 @@
 //! Writes GGUF files: for tests, and for tools that make or change models.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::super::{GgmlType, Metadata, Value};
-use super::layout::{self, ShapeError};
+use super::head::{self, TensorShape};
+use super::layout::ShapeError;
 use super::subject::shown;
-use super::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT_BYTES, KEY_LIMIT_BYTES, MAGIC, MAX_NESTING, TENSOR_NAME_LIMIT_BYTES,
-    header, shards, value,
-};
+use super::{MAX_NESTING, shards};
 
 /// Collects metadata and tensors and writes them as one file or as shards.
 ///
@@ -39,9 +36,7 @@ pub struct GgufWriter {
 
 #[derive(Clone, Debug)]
 struct Tensor {
-    name: String,
-    ty: GgmlType,
-    dims: Vec<u64>,
+    shape: TensorShape,
     bytes: Vec<u8>,
 }
 
@@ -94,10 +89,13 @@ pub enum WriteError {
         /// The tensor.
         tensor: String,
         /// Bytes that were given.
-        found_bytes: usize,
+        found_bytes: u64,
         /// Bytes that are needed.
         expected_bytes: u64,
     },
+    /// Data after the last tensor.
+    #[error("{0} bytes were given after the data of the last tensor")]
+    Surplus(u64),
     /// More shards than file names can count, or none.
     #[error("{0} shards cannot be written; choose a number of tensors a shard that gives 1 to 99999")]
     ShardCount(usize),
@@ -109,6 +107,22 @@ pub enum WriteError {
         /// Why.
         problem: std::io::Error,
     },
+}
+
+impl WriteError {
+    /// Of an output that has no name here.
+    pub(super) fn unnamed(problem: std::io::Error) -> Self {
+        Self::Io { path: PathBuf::new(), problem }
+    }
+
+    /// The same of a file, where it is about the output.
+    #[must_use]
+    pub fn at(self, path: &Path) -> Self {
+        match self {
+            Self::Io { problem, .. } => Self::Io { path: path.to_owned(), problem },
+            other => other,
+        }
+    }
 }
 
 impl GgufWriter {
@@ -141,7 +155,8 @@ impl GgufWriter {
     /// Adds a tensor; `dims[0]` is the length of a row, `bytes` are whole blocks, row after row.
     #[must_use]
     pub fn tensor(mut self, name: &str, ty: GgmlType, dims: &[u64], bytes: impl Into<Vec<u8>>) -> Self {
-        self.tensors.push(Tensor { name: name.to_owned(), ty, dims: dims.to_vec(), bytes: bytes.into() });
+        let shape = TensorShape { name: name.to_owned(), ty, dims: dims.to_vec() };
+        self.tensors.push(Tensor { shape, bytes: bytes.into() });
         self
     }
 
@@ -149,19 +164,17 @@ impl GgufWriter {
     pub fn to_bytes(&self) -> Result<Vec<u8>, WriteError> {
         let mut bytes = Vec::new();
         let layout = self.check()?;
-        self.emit(&mut bytes, layout).map_err(|problem| WriteError::Io { path: PathBuf::new(), problem })?;
+        self.emit(&mut bytes, layout)?;
         Ok(bytes)
     }
 
     /// Writes the file, replacing one that exists.
     pub fn write(&self, path: &Path) -> Result<(), WriteError> {
         let layout = self.check()?;
-        let write = || {
-            let mut out = BufWriter::new(File::create(path)?);
-            self.emit(&mut out, layout)?;
-            out.into_inner()?.sync_all()
-        };
-        write().map_err(|problem| WriteError::Io { path: path.to_owned(), problem })
+        let at_path = |problem| WriteError::Io { path: path.to_owned(), problem };
+        let mut out = BufWriter::new(File::create(path).map_err(at_path)?);
+        self.emit(&mut out, layout).map_err(|error| error.at(path))?;
+        out.into_inner().map_err(|error| error.into_error()).and_then(|file| file.sync_all()).map_err(at_path)
     }
 
     /// Writes a set of shards `FOLDER/STEM-00001-of-0000N.gguf`, each with at most `tensors_per_shard` tensors, and
@@ -200,78 +213,27 @@ impl GgufWriter {
 
     /// Checks everything before the first byte is written; gives the alignment.
     fn check(&self) -> Result<u64, WriteError> {
-        if !(2..=3).contains(&self.version) {
-            return Err(WriteError::Version(self.version));
-        }
-        check_names(self.entries.iter().map(|(key, _)| key), KEY_LIMIT_BYTES)?;
-        check_names(self.tensors.iter().map(|t| &t.name), TENSOR_NAME_LIMIT_BYTES)?;
-        for (key, value) in &self.entries {
-            if !is_nested_well(value, 1) {
-                return Err(WriteError::Nesting { key: key.clone() });
+        let alignment = head::check(self.version, &self.entries, self.shapes())?;
+        for Tensor { shape, bytes } in &self.tensors {
+            let (found_bytes, expected_bytes) = (bytes.len() as u64, shape.len_bytes()?);
+            if found_bytes != expected_bytes {
+                return Err(WriteError::Length { tensor: shape.name.clone(), found_bytes, expected_bytes });
             }
         }
-        for t in &self.tensors {
-            let shape = |problem| WriteError::Shape { tensor: t.name.clone(), problem };
-            let expected_bytes = layout::len_bytes(t.ty, &t.dims).map_err(shape)?;
-            if t.bytes.len() as u64 != expected_bytes {
-                let (tensor, found_bytes) = (t.name.clone(), t.bytes.len());
-                return Err(WriteError::Length { tensor, found_bytes, expected_bytes });
-            }
-        }
-        match self.entries.iter().find(|(key, _)| key == ALIGNMENT_KEY) {
-            None => Ok(DEFAULT_ALIGNMENT_BYTES.into()),
-            Some(&(_, Value::U32(n))) if header::is_alignment(n) => Ok(n.into()),
-            Some(_) => Err(WriteError::Alignment),
-        }
+        Ok(alignment)
     }
 
-    fn emit(&self, out: &mut impl Write, alignment: u64) -> std::io::Result<()> {
-        let mut head = Vec::new();
-        head.extend(MAGIC);
-        head.extend(self.version.to_le_bytes());
-        head.extend((self.tensors.len() as u64).to_le_bytes());
-        head.extend((self.entries.len() as u64).to_le_bytes());
-        for (key, entry) in &self.entries {
-            value::put_string(&mut head, key);
-            value::put(&mut head, entry);
-        }
-        let mut offset = 0u64;
-        for t in &self.tensors {
-            value::put_string(&mut head, &t.name);
-            head.extend((t.dims.len() as u32).to_le_bytes());
-            t.dims.iter().for_each(|d| head.extend(d.to_le_bytes()));
-            head.extend(t.ty.id().to_le_bytes());
-            head.extend(offset.to_le_bytes());
-            offset += (t.bytes.len() as u64).next_multiple_of(alignment);
-        }
-        put_padded(out, &head, alignment)?;
-        self.tensors.iter().try_for_each(|t| put_padded(out, &t.bytes, alignment))
+    fn shapes(&self) -> impl ExactSizeIterator<Item = &TensorShape> + Clone {
+        self.tensors.iter().map(|tensor| &tensor.shape)
     }
-}
 
-fn check_names<'a>(names: impl Iterator<Item = &'a String>, limit_bytes: u64) -> Result<(), WriteError> {
-    let mut seen = HashSet::new();
-    for name in names {
-        if name.is_empty() || name.len() as u64 > limit_bytes {
-            return Err(WriteError::NameLength { name: name.clone(), limit_bytes });
-        }
-        if !seen.insert(name) {
-            return Err(WriteError::Duplicate { name: name.clone() });
-        }
+    fn emit(&self, out: &mut impl Write, alignment: u64) -> Result<(), WriteError> {
+        let head = head::head(self.version, &self.entries, self.shapes(), alignment)?;
+        let data = self.tensors.iter().map(|tensor| &tensor.bytes);
+        let put = |bytes: &Vec<u8>| {
+            out.write_all(bytes)?;
+            head::put_padding(out, bytes.len() as u64, alignment)
+        };
+        [&head].into_iter().chain(data).try_for_each(put).map_err(WriteError::unnamed)
     }
-    Ok(())
-}
-
-/// Whether a value nests arrays, and only arrays, no deeper than readers go.
-fn is_nested_well(value: &Value, depth: u32) -> bool {
-    let Value::Arrays(arrays) = value else { return depth <= MAX_NESTING };
-    depth <= MAX_NESTING && arrays.iter().all(|a| value::is_array(a) && is_nested_well(a, depth + 1))
-}
-
-/// Bytes, then zeros up to a multiple of the alignment.
-fn put_padded(out: &mut impl Write, bytes: &[u8], alignment: u64) -> std::io::Result<()> {
-    out.write_all(bytes)?;
-    let len = bytes.len() as u64;
-    let padding = len.next_multiple_of(alignment) - len;
-    out.write_all(&vec![0; padding as usize])
 }

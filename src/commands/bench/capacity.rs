@@ -1,0 +1,72 @@
+//! How long a context the tests need, and whether it can be had.
+
+use anyhow::{Context, bail};
+use unisonic_core::format::GgufFile;
+
+use super::measure::{self, DIGEST_PROMPT_TOKENS, DIGEST_TOKENS, Test};
+use crate::model::Capacity;
+
+/// The longest context that the model was made for, where its file says so in the usual way.
+pub fn trained_len(file: &GgufFile) -> Option<u32> {
+    let architecture = file.metadata().string("general.architecture").ok().flatten()?;
+    file.metadata().u32(&format!("{architecture}.context_length")).ok().flatten()
+}
+
+/// As long a context as the tests need, for a sequence at each depth.
+pub fn capacity(tests: &[Test], context: Option<u32>, trained: Option<u32>) -> anyhow::Result<Capacity> {
+    let digest = u64::from(DIGEST_PROMPT_TOKENS + DIGEST_TOKENS + 1);
+    let (longest, what) = tests.iter().map(|test| (test.end(), test)).fold(
+        (digest, "the digest".to_owned()),
+        |(longest, what), (end, test)| match end > longest {
+            true => (end, format!("--depth {} with --{} {}", test.depth, test.work.as_str(), test.tokens)),
+            false => (longest, what),
+        },
+    );
+    if let Some(trained) = trained.filter(|&trained| longest > trained.into()) {
+        bail!("{what} needs a context of {longest} tokens, but the model was made for {trained}; give less");
+    }
+    if let Some(context) = context.filter(|&context| longest > context.into()) {
+        bail!(
+            "{what} needs a context of {longest} tokens, but --context is {context}; give more, or leave it out"
+        );
+    }
+    let needed = u32::try_from(longest).context("no context is that long")?;
+    Ok(Capacity {
+        context_len: Some(context.unwrap_or(needed)),
+        sequences: u32::try_from(measure::depths(tests).len()).context("too many depths")?,
+        max_outputs: 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::Work;
+    use super::*;
+
+    fn decode(tokens: u32, depth: u32) -> Test {
+        Test { work: Work::Decode, tokens, depth }
+    }
+
+    #[test]
+    fn the_context_is_what_the_tests_need() {
+        let tests = [decode(64, 0), decode(64, 512)];
+        let capacity = capacity(&tests, None, Some(8192)).expect("fits");
+        assert_eq!((capacity.context_len, capacity.sequences), (Some(576), 2));
+        let capacity = super::capacity(&[decode(1, 0)], None, None).expect("fits");
+        assert_eq!(capacity.context_len, Some(81), "the digest needs a place");
+    }
+
+    #[test]
+    fn a_context_that_is_too_short_names_the_option() {
+        let says = |context, trained| {
+            capacity(&[decode(64, 512)], context, trained).map(|_| ()).unwrap_err().to_string()
+        };
+        let message = says(Some(512), Some(8192));
+        assert!(
+            message.contains("--depth 512 with --decode 64") && message.contains("--context is 512"),
+            "{message}"
+        );
+        let message = says(None, Some(512));
+        assert!(message.contains("576") && message.contains("made for 512"), "{message}");
+    }
+}

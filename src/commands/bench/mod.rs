@@ -1,0 +1,204 @@
+//! `unisonic bench`: how fast a model reads prompts and generates, and how close to what memory allows.
+//!
+//! [`mod@measure`] says what is measured and does it, [`bandwidth`] measures the memory beside it; [`results`] holds what
+//! was found, [`table`], [`report`] and [`svg`] show it. Start reading at [`run`].
+
+mod bandwidth;
+mod capacity;
+mod machine;
+mod measure;
+mod model_facts;
+mod report;
+mod results;
+#[cfg(test)]
+mod samples;
+mod stats;
+mod svg;
+mod table;
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use unisonic_core::plan::{PAGE_TOKENS, Plan};
+use unisonic_engine::Engine;
+
+use self::bandwidth::Bandwidth;
+use self::machine::Machine;
+use self::measure::{Bench, Continuation, DIGEST_TOKENS, Test, Work};
+use self::results::{BandwidthFigure, Memory, Results, Row};
+use self::stats::Summary;
+use crate::cli::{FileArg, LoadArgs};
+use crate::output::{progress_bar, write_json, write_stdout};
+use crate::{interrupt, model};
+
+const DETAILS: &str = "\
+A test is `prefill N` (reads N tokens, in chunks of --chunk) or `decode N` (reads N tokens, one after the other); with \
+--depth D it follows D tokens that are in the KV cache already. Repetitions are interleaved: each round measures every \
+test once, after one round to warm up. Figures are medians; the quartiles show the spread. Token ids are always the \
+same, and the context is as long as the tests need.
+
+The floor of decode is the time in which memory can deliver what a token has to read (weights, keys and values), at the \
+bandwidth that as many threads reach in the same run. A model that fits the caches can be faster than that.
+
+The digest is over the logits of 64 greedy tokens: two machines with the same file and profile give the same.
+
+Examples:
+  unisonic bench model.gguf
+  unisonic bench --prefill 128,512 --decode 64 --depth 0,4096 model.gguf
+  unisonic bench --svg speed.svg model.gguf           the table, and a chart of it
+  unisonic bench --report model.gguf > report.md      to paste into an issue
+  unisonic bench --json model.gguf > bench.json
+
+No model at hand? `unisonic synth` writes one with random weights in the shape of a real one.";
+
+/// Measures how fast a model reads prompts (prefill) and generates (decode)
+#[derive(Args)]
+#[command(after_help = DETAILS)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    file: FileArg,
+    /// Lengths of prompts, separated by commas; 0 measures none
+    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', default_value = "512")]
+    prefill: Vec<u32>,
+    /// Tokens of decode measurements, separated by commas; 0 measures none
+    #[arg(short = 'n', long, value_name = "TOKENS", value_delimiter = ',', default_value = "64")]
+    decode: Vec<u32>,
+    /// Tokens in the KV cache before a test begins, separated by commas
+    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', default_value = "0")]
+    depth: Vec<u32>,
+    /// Measurements of each test
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+    /// Prints one line of JSON, with every measurement and the file's SHA-256
+    #[arg(long, conflicts_with = "report")]
+    json: bool,
+    /// Prints one Markdown block for an issue: file, machine, figures, digests
+    #[arg(long)]
+    report: bool,
+    /// Also writes a chart
+    #[arg(long, value_name = "PATH")]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    interrupt::install()?;
+    let tests = tests(args)?;
+    let path = &args.file.file;
+    let started = Instant::now();
+    let file = model::open(path)?;
+    let capacity = capacity::capacity(&tests, args.load.context, capacity::trained_len(&file))?;
+    let mut engine = model::load(&file, path, &args.load, &capacity)?;
+    let load_seconds = started.elapsed().as_secs_f64();
+
+    let measured = measure(&mut engine, &tests, args)?;
+    let results = Results {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        model: model_facts::model_facts(&file, args.json || args.report)?,
+        device: engine.device().clone(),
+        machine: Machine::read(),
+        chunk: engine.chunk_rows(),
+        load_seconds,
+        memory: Memory {
+            peak_bytes: measured.peak_bytes,
+            file_bytes: file.len_bytes(),
+            kv_bytes: kv_bytes(engine.plan(), &tests),
+        },
+        bandwidth: measured.bandwidth,
+        rows: rows(engine.plan(), &tests, measured.seconds),
+        continuation: measured.continuation,
+    };
+    match (args.json, args.report) {
+        (true, _) => write_json(&results.json()),
+        (_, true) => write_stdout(&report::report(&results)),
+        _ => write_stdout(&table::table(&results)),
+    }?;
+    // Last, so that a chart that cannot be written costs no figures.
+    let Some(path) = &args.svg else { return Ok(()) };
+    std::fs::write(path, svg::svg(&results)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What the options ask for: at each depth prefill, then decode.
+fn tests(args: &BenchArgs) -> anyhow::Result<Vec<Test>> {
+    let mut tests = Vec::new();
+    for &depth in &args.depth {
+        for (work, lengths) in [(Work::Prefill, &args.prefill), (Work::Decode, &args.decode)] {
+            let lengths = lengths.iter().filter(|&&tokens| tokens > 0);
+            tests.extend(lengths.map(|&tokens| Test { work, tokens, depth }));
+        }
+    }
+    if tests.is_empty() {
+        bail!("there is nothing to measure; give --prefill or --decode a number above 0");
+    }
+    Ok(tests)
+}
+
+struct Measured {
+    seconds: Vec<Vec<f64>>,
+    continuation: Continuation,
+    bandwidth: Option<BandwidthFigure>,
+    peak_bytes: Option<u64>,
+}
+
+/// The digest, a round to warm up, and the repetitions.
+fn measure(engine: &mut Engine, tests: &[Test], args: &BenchArgs) -> anyhow::Result<Measured> {
+    let bar = progress_bar("generating", DIGEST_TOKENS.into());
+    let continuation = measure::continuation(engine, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    let filling = measure::depths(tests).iter().copied().map(u64::from).sum();
+    let bar = progress_bar("filling the cache", filling);
+    let mut bench = Bench::new(engine, tests, &|tokens| bar.inc(tokens))?;
+    bar.finish_and_clear();
+    let bar = progress_bar("measuring", (u64::from(args.repetitions) + 1) * tests.len() as u64);
+    bench.round(&|| bar.inc(1))?;
+    // Everything has run now; what follows takes memory for itself.
+    let peak_bytes = machine::peak_memory_bytes();
+    let threads = args
+        .load
+        .threads
+        .map_or_else(std::thread::available_parallelism, Ok)
+        .unwrap_or(NonZero::<usize>::MIN);
+    let mut bandwidth =
+        Bandwidth::new(threads, machine::cache_len_bytes(), machine::available_memory_bytes());
+    let seconds = measure::repeat(&mut bench, args.repetitions, bandwidth.as_mut(), &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    let bandwidth = bandwidth.map(|bandwidth| BandwidthFigure {
+        bytes_per_second: bandwidth.best_bytes_per_second(),
+        threads: threads.get(),
+        buffer_len_bytes: bandwidth.len_bytes(),
+    });
+    Ok(Measured { seconds, continuation, bandwidth, peak_bytes })
+}
+
+fn rows(plan: &Plan, tests: &[Test], seconds: Vec<Vec<f64>>) -> Vec<Row> {
+    let tests = tests.iter().zip(seconds);
+    tests.filter_map(|(&test, seconds)| Some(row(plan, test, Summary::of(&seconds)?, seconds))).collect()
+}
+
+fn row(plan: &Plan, test: Test, summary: Summary, seconds: Vec<f64>) -> Row {
+    let tokens = u64::from(test.tokens);
+    let (outputs, bytes_per_token) = match test.work {
+        Work::Prefill => (1, None),
+        Work::Decode => {
+            let positions = test.depth..test.depth + test.tokens;
+            let bytes: u64 = positions.map(|position| plan.bytes_read_per_token(position)).sum();
+            (tokens, Some(bytes as f64 / tokens as f64))
+        }
+    };
+    Row { test, seconds, summary, macs: plan.linear_macs(tokens, outputs), bytes_per_token }
+}
+
+/// Bytes of the KV pages that the tests write: the longest of each depth.
+fn kv_bytes(plan: &Plan, tests: &[Test]) -> u64 {
+    let pages = |depth| {
+        let ends = tests.iter().filter(|test| test.depth == depth).map(Test::end);
+        ends.max().unwrap_or(0).div_ceil(PAGE_TOKENS.into())
+    };
+    let pages: u64 = measure::depths(tests).into_iter().map(pages).sum();
+    pages * u64::from(PAGE_TOKENS) * plan.kv_bytes_per_token()
+}
