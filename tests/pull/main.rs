@@ -355,7 +355,12 @@ fn a_server_that_lies_does_no_harm() {
     let server = Hub::start(&one, Faults { contradicts_itself: true, ..Faults::default() });
     failure(&User::new().pull(&server, &[REPO]), 1, &["nothing was fetched"]);
     let server = Hub::start(&one, Faults { redirects_for_ever: true, ..Faults::default() });
-    failure(&User::new().pull(&server, &[REPO]), 1, &["redirects"]);
+    failure(
+        &user.pull(&server, &["--dir", user.home.path().join("d").to_str().unwrap(), REPO]),
+        1,
+        &["redirects"],
+    );
+    assert!(!user.home.path().join("d/m.gguf.part").exists());
     assert!(server.requests("/resolve/").len() < 20);
     for answer in ["[]", "{", "{\"sha\": \"../../x\"}", ""] {
         let server = Server::start(move |_| Response::new(200).body(answer));

@@ -43,7 +43,8 @@ pub fn fetch(hub: &Hub, store: &Store, wanted: &Wanted<'_>, retries: u32) -> Res
     let resumed = part.len_bytes;
     let at = if resumed > 0 { format!(", from {} on", DecimalBytes(resumed)) } else { String::new() };
     say(format_args!("fetching {} ({}{at})", wanted.path, DecimalBytes(wanted.len_bytes)));
-    let received_bytes = receive_with_retries(hub, wanted, &mut part, retries)?;
+    let received_bytes =
+        receive_with_retries(hub, wanted, &mut part, retries).inspect_err(|_| part.forget_if_empty())?;
     part.verify(wanted)?;
     place.publish()?;
     Ok(Fetched { path: place.finish(lock)?, received_bytes })
@@ -170,6 +171,14 @@ impl Part {
         self.digest = Sha256::new();
         self.len_bytes = 0;
         Ok(())
+    }
+
+    /// Leaves nothing behind where nothing has arrived.
+    fn forget_if_empty(&self) {
+        if self.len_bytes == 0 {
+            // It would do no harm either.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 
     /// Compares the digest; a wrong file is deleted.
