@@ -147,7 +147,7 @@ pub fn parse() -> Result<Cli, ExitCode> {
         let _ = error.print();
         if lacks_file(&error) {
             crate::say(format_args!(
-                "\nFILE is a model in GGUF format; `make model` in the repository fetches a small one into models/."
+                "\nFILE is a model in GGUF format; `unisonic pull` or `make model` in the repository fetches one."
             ));
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
