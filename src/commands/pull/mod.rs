@@ -1,6 +1,6 @@
 //! `unisonic pull`: fetches a model from the Hugging Face hub, or a mirror of it, and verifies it.
 //!
-//! [`reference`] is what can be typed, [`hub`] asks what a repository holds, [`choice`] picks files, [`place`] says where
+//! [`mod@reference`] is what can be typed, [`hub`] asks what a repository holds, [`choice`] picks files, [`place`] says where
 //! they go, and [`download`] fetches one. [`http`] holds the rules for redirects and the token. Start at [`run`].
 //!
 //! Of the hf-hub crate this uses what tools must agree on: where the cache is, how it is laid out, and the token file.
