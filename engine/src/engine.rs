@@ -81,6 +81,7 @@ impl Engine {
         progress: &Progress<'_>,
     ) -> Result<Self, EngineError> {
         let plan = unisonic_planner::plan(metadata, tensors, weights, &options.plan)?;
+        warn_of_vocab_size(metadata, &plan);
         let context_len = context_len(&plan, options)?;
         for (option, value) in [
             ("sequences", options.sequences),
@@ -210,6 +211,21 @@ impl Engine {
             sink(chunk.start + row as usize, self.program.logits(output));
         }
         Ok(())
+    }
+}
+
+/// The tokenizer and the shapes of tensors decide how many tokens there are, as in llama.cpp; a `vocab_size` that says
+/// otherwise changes nothing, but someone should hear of it.
+fn warn_of_vocab_size(metadata: &Metadata, plan: &Plan) {
+    let Ok(Some(architecture)) = metadata.string("general.architecture") else { return };
+    let key = format!("{architecture}.vocab_size");
+    if let Some(said) = metadata.u32(&key).ok().flatten().filter(|&said| said != plan.vocab_len) {
+        tracing::warn!(
+            key,
+            said,
+            used = plan.vocab_len,
+            "the file says a wrong vocabulary size; it is not used"
+        );
     }
 }
 
