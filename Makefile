@@ -10,7 +10,12 @@ export MODEL PROMPT MAX_TOKENS
 
 CARGO_TEST = cargo test --workspace --locked --no-fail-fast
 
-.PHONY: help run model fixtures test test-quick test-full test-aarch64 fmt lint clean-data
+# For `make fuzz`.
+TARGET ?= gguf
+SECONDS ?= 3600
+WORKERS ?= 1
+
+.PHONY: help run model fixtures vocabularies test test-quick test-full test-aarch64 fmt lint deny sbom vendor fuzz clean-data
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +32,9 @@ endif
 fixtures: ## make the tiny test models in .fixtures/
 	@scripts/make-fixtures.sh
 
+vocabularies: ## fetch llama.cpp's vocabularies and test strings (35 MB) into .fixtures/vocab/
+	@scripts/fetch-vocabs.sh
+
 # The doctests come last so that what was left out is near the end of the output, and cargo's own lines close it.
 test-quick: ## tests that need no download
 	UNISONIC_TIER=quick $(CARGO_TEST) --lib --bins --tests
@@ -39,9 +47,10 @@ test: fixtures ## what CI runs: quick, the tiny models and SmolLM2-135M
 	@scripts/left-out.sh ci
 	UNISONIC_TIER=ci $(CARGO_TEST) --doc
 
-test-full: fixtures ## everything: also Gemma 3 270M, Qwen2.5-Coder-0.5B (744 MB) and the long sweeps
+test-full: fixtures ## everything: also Gemma 3 270M, Qwen2.5-Coder-0.5B (744 MB), the vocabularies and long sweeps
 	@scripts/fetch-model.sh smollm2-135m gemma3-270m
 	@scripts/fetch-model.sh qwen2.5-coder-0.5b || echo "skipped: Qwen2.5-Coder-0.5B could not be fetched" >&2
+	@scripts/fetch-vocabs.sh || echo "skipped: llama.cpp's vocabularies could not be fetched" >&2
 	UNISONIC_TIER=full $(CARGO_TEST) --lib --bins --tests
 	@scripts/left-out.sh full
 	UNISONIC_TIER=full $(CARGO_TEST) --doc
@@ -56,6 +65,18 @@ lint: ## what CI checks beside the tests
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
+
+deny: ## check licences and sources of dependencies, and advisories where their database can be reached
+	@scripts/deny.sh
+
+sbom: ## write the bill of materials to target/sbom/
+	@scripts/sbom.sh
+
+vendor: ## put every dependency's source into vendor/ and prove that it builds without a network
+	@scripts/vendor.sh
+
+fuzz: ## fuzz TARGET=gguf|tokenizer|chat_template for SECONDS=3600 with WORKERS=1
+	@scripts/fuzz.sh "$(TARGET)" "$(SECONDS)" "$(WORKERS)"
 
 clean-data: ## remove what the other targets fetched or made (not the build)
 	rm -rf models .fixtures .venv

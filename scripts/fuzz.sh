@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Fuzzes one target: scripts/fuzz.sh gguf|tokenizer|chat_template [SECONDS=3600]
+# Fuzzes one target: scripts/fuzz.sh gguf|tokenizer|chat_template [SECONDS=3600] [WORKERS=1]
+#
+# WORKERS processes share a corpus; the first finding ends all.
 #
 # Needs cargo-fuzz (`cargo install --locked cargo-fuzz`) and a C++ compiler. The seeds come from tests/data and
 # fuzz/regressions; what is found lies in fuzz/artifacts. See docs/fuzzing.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${1:?usage: scripts/fuzz.sh gguf|tokenizer|chat_template [SECONDS]}
+target=${1:?usage: scripts/fuzz.sh gguf|tokenizer|chat_template [SECONDS] [WORKERS]}
 seconds=${2:-3600}
+workers=${3:-1}
 corpus=fuzz/corpus/$target
 seeds=$corpus-seeds
 mkdir -p "$corpus"
@@ -51,14 +54,15 @@ esac
 
 # The stable toolchain has the sanitizer's runtime; the flags for it are not stable.
 export RUSTC_BOOTSTRAP=1
-printf 'start %s: %s for %s s\n' "$(date -u +%FT%TZ)" "$target" "$seconds"
+cargo fuzz build -O "$target"
+printf 'start %s: %s for %s s, %s workers\n' "$(date -u +%FT%TZ)" "$target" "$seconds" "$workers"
 status=0
+# What the fuzzer itself had of a busy machine, which may be less than an hour on the clock.
+TIMEFORMAT='processor time %U s, system %S s'
 # A busy or suspended machine is no finding: the limit is for endless loops. Inputs over 20 seconds are kept as
 # slow-unit-*, to be looked at. Memory limits are what a small device could give.
-cargo fuzz run -O "$target" "$corpus" "$seeds" -- -max_total_time="$seconds" -max_len="$max_len" \
-    -dict="fuzz/dictionaries/$target.dict" -timeout=1200 -report_slow_units=20 \
+time cargo fuzz run -O --jobs "$workers" "$target" "$corpus" "$seeds" -- -max_total_time="$seconds" \
+    -max_len="$max_len" -dict="fuzz/dictionaries/$target.dict" -timeout=1200 -report_slow_units=20 \
     -rss_limit_mb=1536 -malloc_limit_mb=256 -print_final_stats=1 || status=$?
-# The second line of times is that of the fuzzer: an hour on the clock may be less of a busy machine.
-printf 'end %s: %s, status %s, user and system time %s\n' \
-    "$(date -u +%FT%TZ)" "$target" "$status" "$(times | tail -n 1)"
+printf 'end %s: %s, status %s\n' "$(date -u +%FT%TZ)" "$target" "$status"
 exit "$status"

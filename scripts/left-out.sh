@@ -3,19 +3,26 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Tests that run in any tier once the files are there.
+vocabularies() {
+    [ -f .fixtures/vocab/complete ] ||
+        echo "  tokens of llama.cpp's 17 vocabularies (35 MB)                            make vocabularies"
+}
+
 case "${1:-}" in
 quick)
     echo "left out of this tier (quick):"
     echo "  tiny qwen2, qwen3, gemma3, rope_freqs and F16 models, SmolLM2-135M      make test"
-    echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full" ;;
+    echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
+    vocabularies ;;
 ci)
     echo "left out of this tier (ci):"
-    echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full" ;;
+    echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
+    vocabularies ;;
 full)
-    if [ -f models/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf ]; then
-        echo "left out of this tier (full): nothing"
-    else
-        echo "left out of this tier (full): Qwen2.5-Coder-0.5B, whose packages could not be fetched"
-    fi ;;
+    left_out=
+    [ -f models/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf ] || left_out+=$'\n  Qwen2.5-Coder-0.5B, whose packages could not be fetched'
+    [ -f .fixtures/vocab/complete ] || left_out+=$'\n  tokens of llama.cpp\'s vocabularies, which could not be fetched'
+    echo "left out of this tier (full):${left_out:- nothing}" ;;
 *) echo "usage: $0 quick|ci|full" >&2; exit 2 ;;
 esac

@@ -12,10 +12,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use unisonic_planner::passes::{PASSES, check_off};
 
-use crate::commands::{bench, completions, info, perplexity, run, synth, tokenize};
+use crate::commands::{bench, completions, info, perplexity, pull, run, synth, tokenize};
 
 const EXAMPLES: &str = "\
 Examples:
+  unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
   unisonic run model.gguf \"The capital of France is\"
   unisonic run --chat model.gguf \"What is the capital of France?\"
   unisonic info model.gguf
@@ -24,7 +25,8 @@ Examples:
   unisonic bench model.gguf
   unisonic synth qwen2.5-0.5b random.gguf
 
-No model at hand? `make model` in the repository fetches a small one (98 MB) into models/.";
+No model at hand? The first of these fetches a small one (105 MB) from the Hugging Face hub and prints where it is;
+`make model` in the repository fetches another without the hub.";
 
 /// Runs language models from GGUF files and gives the same answer everywhere, bit for bit.
 #[derive(Parser)]
@@ -46,6 +48,7 @@ pub enum Command {
     Bench(bench::BenchArgs),
     Synth(synth::SynthArgs),
     Completions(completions::CompletionsArgs),
+    Pull(pull::PullArgs),
 }
 
 /// The model file of every command.
@@ -144,7 +147,7 @@ pub fn parse() -> Result<Cli, ExitCode> {
         let _ = error.print();
         if lacks_file(&error) {
             crate::say(format_args!(
-                "\nFILE is a model in GGUF format; `make model` in the repository fetches a small one into models/."
+                "\nFILE is a model in GGUF format; `unisonic pull` or `make model` in the repository fetches one."
             ));
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))

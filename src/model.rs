@@ -20,7 +20,7 @@ use crate::output::{bytes_bar, say};
 pub fn open(path: &Path) -> anyhow::Result<GgufFile> {
     if !path.exists() {
         bail!(
-            "there is no file {}; give the path of a GGUF model, or fetch a small one with `make model`",
+            "there is no file {}; give the path of a GGUF model, or fetch one with `unisonic pull` or `make model`",
             path.display()
         );
     }

@@ -42,9 +42,11 @@ pub fn progress_bar(what: &str, total: u64) -> ProgressBar {
     visible(ProgressBar::new(total), style, what)
 }
 
-/// A progress bar on stderr of `total_bytes`; invisible unless stderr is a terminal.
+/// A progress bar on stderr of `total_bytes` with speed and time left; invisible unless stderr is a terminal.
 pub fn bytes_bar(what: &str, total_bytes: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} [{bar:30}] {bytes}/{total_bytes}");
+    let style = ProgressStyle::with_template(
+        "{msg} [{bar:20}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta} left",
+    );
     visible(ProgressBar::new(total_bytes), style, what)
 }
 

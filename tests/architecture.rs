@@ -106,6 +106,26 @@ fn library_crates_read_no_environment() {
     assert!(found.is_empty(), "switches are typed fields parsed in src/:\n{}", found.join("\n"));
 }
 
+/// The one command that uses the network, and the one file that looks at more of the environment than clap does.
+#[test]
+fn the_network_is_one_commands_affair() {
+    const NETWORK: &[&str] = &["std::net", "ureq", "hf_hub", "reqwest"];
+    let found = offending_lines(LIBRARY_CRATES, NETWORK);
+    assert!(found.is_empty(), "library crates have no network:\n{}", found.join("\n"));
+    for folder in LIBRARY_CRATES {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        let named = |name: &&&str| manifest.contains(&name.replace('_', "-"));
+        assert_eq!(NETWORK.iter().find(named), None, "{folder} has a dependency that uses the network");
+    }
+    let outside = |patterns, place: &str| {
+        offending_lines(&["."], patterns).into_iter().filter(|line| !line.contains(place)).collect::<Vec<_>>()
+    };
+    let found = outside(NETWORK, "/src/commands/pull/");
+    assert!(found.is_empty(), "only `unisonic pull` uses the network:\n{}", found.join("\n"));
+    let found = outside(&["env::var", "env::home_dir"], "/src/commands/pull/settings.rs");
+    assert!(found.is_empty(), "settings of the environment are read in one place:\n{}", found.join("\n"));
+}
+
 #[test]
 fn core_and_planner_start_no_threads_and_use_no_clock() {
     let found = offending_lines(&["core", "planner"], &["std::thread", "Instant", "SystemTime", "rayon"]);

@@ -491,7 +491,7 @@ fn help_teaches_with_examples() {
     for (args, parts) in [
         (
             &["--help"][..],
-            &["Examples:", "run", "info", "tokenize", "perplexity", "bench", "synth", "make model"][..],
+            &["Examples:", "run", "info", "tokenize", "perplexity", "bench", "synth", "pull", "make model"][..],
         ),
         (&["run", "--help"], &["Examples:", "--chat", "--max-tokens", "--json", "--device", "--literal"]),
         (&["tokenize", "--help"], &["Examples:", "--decode"]),
@@ -499,6 +499,10 @@ fn help_teaches_with_examples() {
         (&["bench", "--help"], &["Examples:", "--depth", "floor", "--report", "quartiles"]),
         (&["synth", "--help"], &["Examples:", "--list", "q4_k_m", "--layers"]),
         (&["completions", "--help"], &["bash", ".zshrc", "fish", "elvish", "$PROFILE"]),
+        (
+            &["pull", "--help"],
+            &["Examples:", "Q4_K_M", "--dir", "HF_ENDPOINT", "HF_TOKEN", "goes on where it ended"],
+        ),
     ] {
         assert_says(&succeeded(unisonic(args)), parts);
     }

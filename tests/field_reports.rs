@@ -374,3 +374,29 @@ fn a_template_in_a_model_file_cannot_reach_the_host_or_exhaust_it() {
         assert_eq!(json(&["run", "--json", "--max-tokens", "1", &path, "Hi"])["prompt_tokens"], 3);
     }
 }
+
+#[test]
+fn a_wrong_vocabulary_size_is_said_and_a_wrong_vocabulary_refused() {
+    let folder = Folder::new();
+    let run = |file: &str| unisonic(&["run", "--max-tokens", "2", "--json", "--ids", "1,72", file]);
+    let stderr = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    let right = run(tiny().to_str().unwrap());
+    assert!(!stderr(&right).contains("vocabulary"), "{}", stderr(&right));
+    let lying = run(&folder.write("size.gguf", &tiny_with(&[("llama.vocab_size", Value::U32(1 << 20))])));
+    assert!(stderr(&lying).contains("llama.vocab_size"), "{}", stderr(&lying));
+    let ids = |output: &Output| serde_json::from_slice::<Json>(&output.stdout).unwrap()["token_ids"].clone();
+    assert_eq!(ids(&lying), ids(&right));
+
+    // One token more than the embedding table has rows.
+    let file = GgufFile::open(&tiny()).unwrap();
+    let tokens = file.metadata().strings("tokenizer.ggml.tokens").unwrap().unwrap();
+    let count = tokens.len() + 1;
+    let tokens: Strings = tokens.iter().chain(["more"]).collect();
+    let bytes = tiny_with(&[
+        ("tokenizer.ggml.tokens", Value::Strings(tokens)),
+        ("tokenizer.ggml.scores", Value::F32s(vec![0.0; count])),
+        ("tokenizer.ggml.token_type", Value::I32s(vec![1; count])),
+    ]);
+    let path = folder.write("tokens.gguf", &bytes);
+    refused(&["run", "--ids", "1", &path], &["tensor `token_embd.weight`", &format!("says {count} x")]);
+}

@@ -6,6 +6,24 @@ use std::ops::Range;
 use memmap2::{MmapOptions, MmapRaw};
 use unisonic_core::plan::DeviceError;
 
+/// Refuses what needs more memory than the system has to give. Systems grant mappings that they cannot keep, and end the
+/// process that writes to them; so what will be written for sure is compared beforehand, where the system says what it has.
+pub fn check_available(what: &str, needed_bytes: u64) -> Result<(), DeviceError> {
+    match available_bytes() {
+        Some(available_bytes) if needed_bytes > available_bytes => {
+            Err(DeviceError::OutOfMemory { device: "cpu".into(), what: what.into(), needed_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `MemAvailable` of Linux; none elsewhere.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// `rows * width` zeros; an error instead of an abort where they do not fit.
 pub fn allocate<T: Clone + Default>(what: &str, rows: usize, width: usize) -> Result<Vec<T>, DeviceError> {
     let out_of_memory =
@@ -87,4 +105,18 @@ pub fn into_cells<T>(values: Vec<T>) -> Vec<UnsafeCell<T>> {
     let mut values = std::mem::ManuallyDrop::new(values);
     // SAFETY: UnsafeCell<T> has the layout of T, and the parts come from a Vec that is not used any more.
     unsafe { Vec::from_raw_parts(values.as_mut_ptr().cast(), values.len(), values.capacity()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_there_is_is_refused() {
+        assert!(check_available("a little", 1).is_ok());
+        if available_bytes().is_some() {
+            let error = check_available("the weights", 1 << 60).unwrap_err().to_string();
+            assert!(error.contains("the weights needs 1152921504606846976 bytes"), "{error}");
+        }
+    }
 }

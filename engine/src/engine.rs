@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use unisonic_core::format::{Metadata, TensorInfo};
-use unisonic_core::plan::{Batch, Device, DeviceInfo, Limits, PAGE_TOKENS, Plan, Program, WeightSource};
+use unisonic_core::plan::{
+    Batch, Device, DeviceInfo, Limits, PAGE_TOKENS, Plan, Program, Progress, WeightSource,
+};
 use unisonic_planner::PlanOptions;
 
 use crate::EngineError;
@@ -37,15 +39,6 @@ impl Default for EngineOptions<'_> {
             plan: PlanOptions::default(),
         }
     }
-}
-
-/// How far loading is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoadProgress {
-    /// Bytes of the weights that are on the device.
-    pub loaded_bytes: u64,
-    /// Bytes of all weights.
-    pub total_bytes: u64,
 }
 
 /// A model loaded on a device.
@@ -85,9 +78,10 @@ impl Engine {
         weights: &dyn WeightSource,
         device: &dyn Device,
         options: &EngineOptions<'_>,
-        progress: &(dyn Fn(LoadProgress) + Sync),
+        progress: &Progress<'_>,
     ) -> Result<Self, EngineError> {
         let plan = unisonic_planner::plan(metadata, tensors, weights, &options.plan)?;
+        warn_of_vocab_size(metadata, &plan);
         let context_len = context_len(&plan, options)?;
         for (option, value) in [
             ("sequences", options.sequences),
@@ -108,9 +102,7 @@ impl Engine {
         })?;
         let max_outputs = options.max_outputs.min(chunk_rows);
         let limits = Limits { kv_pages, max_rows: chunk_rows, max_outputs };
-        let program = device.load(Arc::new(plan), weights, limits, &|loaded_bytes, total_bytes| {
-            progress(LoadProgress { loaded_bytes, total_bytes });
-        })?;
+        let program = device.load(Arc::new(plan), weights, limits, progress)?;
         let pages = PagePool::new(kv_pages);
         Ok(Self { program, pages, context_len, chunk_rows, max_outputs })
     }
@@ -219,6 +211,21 @@ impl Engine {
             sink(chunk.start + row as usize, self.program.logits(output));
         }
         Ok(())
+    }
+}
+
+/// The tokenizer and the shapes of tensors decide how many tokens there are, as in llama.cpp; a `vocab_size` that says
+/// otherwise changes nothing, but someone should hear of it.
+fn warn_of_vocab_size(metadata: &Metadata, plan: &Plan) {
+    let Ok(Some(architecture)) = metadata.string("general.architecture") else { return };
+    let key = format!("{architecture}.vocab_size");
+    if let Some(said) = metadata.u32(&key).ok().flatten().filter(|&said| said != plan.vocab_len) {
+        tracing::warn!(
+            key,
+            said,
+            used = plan.vocab_len,
+            "the file says a wrong vocabulary size; it is not used"
+        );
     }
 }
 

@@ -17,7 +17,7 @@ mod pages;
 mod score;
 pub mod tokenizer;
 
-pub use engine::{Engine, EngineOptions, LoadProgress, Session};
+pub use engine::{Engine, EngineOptions, Session};
 pub use error::EngineError;
 pub use generate::{Completion, GenerateOptions, Stop, generate};
 pub use score::{Score, score};

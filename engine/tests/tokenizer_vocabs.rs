@@ -1,6 +1,6 @@
 //! Token ids against those of llama.cpp, over every vocabulary that it tests its tokenizers with.
 //!
-//! `scripts/fetch-vocabs.sh` fetches them into `.fixtures/vocab/`. Without it these tests are skipped, with a line that
+//! `make vocabularies` fetches them into `.fixtures/vocab/`. Without it these tests are skipped, with a line that
 //! says so.
 
 use std::io::Write;
@@ -47,7 +47,7 @@ fn vocabularies() -> Option<PathBuf> {
     // Past libtest's capture.
     let _ = writeln!(
         std::io::stderr().lock(),
-        "skipped: tokens of llama.cpp's vocabularies (they are not in .fixtures/vocab/; scripts/fetch-vocabs.sh \
+        "skipped: tokens of llama.cpp's vocabularies (they are not in .fixtures/vocab/; `make vocabularies` \
          fetches them)"
     );
     None

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod completions;
 pub mod info;
 pub mod perplexity;
+pub mod pull;
 pub mod run;
 pub mod synth;
 pub mod tokenize;
@@ -22,5 +23,6 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Synth(args) => synth::run(&args),
         Command::Completions(args) => completions::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Pull(args) => pull::run(&args),
     }
 }

@@ -15,7 +15,10 @@ pub unsafe fn abs_bits<S: Simd>(x: S::F) -> S::I {
     unsafe { S::and_i(S::bits(x), S::splat_i(0x7FFF_FFFF)) }
 }
 
-/// The largest magnitude of a row that is a multiple of 16 long; a NaN counts as larger than any number.
+/// The largest magnitude of a row; a NaN counts as larger than any number.
+///
+/// # Safety
+/// As for [`Simd`]; the row is a multiple of 16 long.
 #[inline(always)]
 pub unsafe fn largest_magnitude<S: Simd>(x: &[f32]) -> f32 {
     // SAFETY: the caller has the instructions of S; every access is below the length.

@@ -14,7 +14,7 @@ impl State {
     pub(super) fn rotate(&self, table: RopeTableId, row: usize, head: &mut [f32]) {
         let (cosines, sines) = self.rope_rows.row(table, row);
         let style = self.plan.rope_tables[table.index()].style;
-        // SAFETY: it asks for the instructions alone.
+        // SAFETY: `Isa::kernels` hands out kernels of instructions that the machine has; this one asks for no more.
         unsafe { (self.kernels.rotate)(style, head, cosines, sines) };
     }
 
@@ -28,7 +28,7 @@ impl State {
         out: &mut [f32],
     ) -> bool {
         let in_range = match norm {
-            // SAFETY: the slices are a head long, which `Plan::check` has compared.
+            // SAFETY: the slices are a head long, which `Plan::check` has compared, in whole vectors, which `unfit` has.
             Some(HeadNorm { weight, eps }) => unsafe {
                 (self.kernels.rms_norm)(head, self.vector(weight), eps, None, out)
             },
@@ -59,7 +59,8 @@ impl State {
         let mut rotated = [0.0; MAX_HEAD_LEN];
         let rotated = &mut rotated[..head_len];
         let mut in_range = true;
-        // SAFETY: each task has a row of its own, and the step does not write q.
+        // SAFETY: each task has a row of its own, and the step does not write q. `unfit` has seen that heads are whole vectors,
+        // and the planes have room for the head.
         unsafe {
             let row_heads = self.buffers.row(q, row).chunks_exact(head_len);
             let high = high.slice_mut(row * heads * head_len, heads * head_len);
@@ -91,7 +92,7 @@ impl State {
         for (head, (key, v)) in heads.enumerate() {
             let (mut key_scale, mut value_scale) = (0.0, 0.0);
             in_range &= self.rotated_head(key, row, norm, rope, rotated);
-            // SAFETY: the planes have room for the longest head.
+            // SAFETY: `unfit` has seen that heads are whole vectors; the planes have room for the longest.
             in_range &= unsafe {
                 (self.kernels.quantize_16)(
                     rotated,

@@ -102,22 +102,25 @@ unsafe fn block_rows<S: Simd, Q: Quants, const SUB: usize, const MIN: bool>(
         let mut row = 0;
         while row + BLOCK_TOKENS <= rows {
             let to = out.add(row * LANES);
-            block_tokens::<S, Q, SUB, MIN, BLOCK_TOKENS>(panel, tiles, x.starting_at(row), to);
+            block_tokens::<S, Q, SUB, MIN, BLOCK_TOKENS>(panel, tiles, x.starting_at(row), row == 0, to);
             row += BLOCK_TOKENS;
         }
         while row < rows {
-            block_tokens::<S, Q, SUB, MIN, 1>(panel, tiles, x.starting_at(row), out.add(row * LANES));
+            let to = out.add(row * LANES);
+            block_tokens::<S, Q, SUB, MIN, 1>(panel, tiles, x.starting_at(row), row == 0, to);
             row += 1;
         }
     }
 }
 
-/// `acc = acc + T_s*D_s`, superblocks ascending, for N tokens.
+/// `acc = acc + T_s*D_s`, superblocks ascending, for N tokens. `is_first`: the panel comes from memory; for later tokens it is
+/// in the cache.
 #[inline(always)]
 unsafe fn block_tokens<S: Simd, Q: Quants, const SUB: usize, const MIN: bool, const N: usize>(
     panel: *const u8,
     tiles: usize,
     x: Activations,
+    is_first: bool,
     out: *mut f32,
 ) {
     // SAFETY: the caller's promise; the walk over the panel is that of `packing::pack_superblock`.
@@ -132,8 +135,7 @@ unsafe fn block_tokens<S: Simd, Q: Quants, const SUB: usize, const MIN: bool, co
             let both = if MIN { 2 } else { 1 };
             let scales_len = if SUB == 0 { count * 2 * LANES } else { sub_scales_len(SUB) + 2 * LANES };
             let len_bytes = (count * Q::LEN_BYTES + both * scales_len).next_multiple_of(64);
-            // With one token the matrix is read at the speed of memory; with more, it stays in the cache meanwhile.
-            if N == 1 {
+            if is_first {
                 prefetch_ahead::<S>(from, len_bytes);
             }
             let totals = if SUB == 0 {
@@ -153,8 +155,8 @@ unsafe fn block_tokens<S: Simd, Q: Quants, const SUB: usize, const MIN: bool, co
     }
 }
 
-/// How far ahead of the kernel weights are asked for. Processors guess that memory is read on and on, but late and in
-/// pieces: asking made decoding 1.2 to 1.5 times as fast (benches/results/).
+/// How far ahead of the kernel weights are asked for: some microseconds of work, and little enough for the first cache.
+/// Processors guess that memory is read on and on, but late and in pieces. What it gains is in `benches/results/`.
 const PREFETCH_DISTANCE_BYTES: usize = 6144;
 
 /// Asks for the weights that follow at a distance: as many bytes as are about to be used.
@@ -304,7 +306,7 @@ unsafe fn sub_blocks<S: Simd, Q: Quants, const SUB: usize, const MIN: bool, cons
 /// `acc = acc + snap(T_s*(D_s*128))` with `T = T + (i2f(HH_b)*128 + i2f(C_b))*d_b`, row by row.
 #[inline(always)]
 unsafe fn w16_rows<S: Simd>(panel: *const u8, tiles: usize, x: Activations, rows: usize, out: *mut f32) {
-    // SAFETY: the caller's promise; the walk over the panel is that of `packing::pack_w16`.
+    // SAFETY: the caller's promise; the walk over the panel is that of `packing::pack_w16_panel`.
     unsafe {
         let superblocks = tiles.div_ceil(SUPERBLOCK_TILES);
         for row in 0..rows {
@@ -315,6 +317,9 @@ unsafe fn w16_rows<S: Simd>(panel: *const u8, tiles: usize, x: Activations, rows
                 let first = s * SUPERBLOCK_TILES;
                 let mut total = S::splat_f(0.0);
                 for b in first..tiles.min(first + SUPERBLOCK_TILES) {
+                    if row == 0 {
+                        prefetch_ahead::<S>(from, W16_TILE_LEN_BYTES);
+                    }
                     let high = Bytes::unpack::<S>(from);
                     let low = Bytes::unpack::<S>(from.add(Bytes::LEN_BYTES));
                     let d = S::load_f(from.add(2 * Bytes::LEN_BYTES).cast());

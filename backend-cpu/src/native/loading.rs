@@ -3,16 +3,17 @@
 //! A part is read, packed and dropped again, so that loading needs the memory of the packed weights and little more.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use unisonic_core::plan::{
-    DeviceError, LoadedWeight, Plan, Progress, Weight, WeightError, WeightSource, load_rows, load_weight,
+    DeviceError, LoadProgress, LoadedWeight, Plan, Progress, Weight, WeightError, WeightSource, load_rows,
+    load_weight,
 };
 
 use super::matrix::{PackedMatrix, Packing};
 use super::packing::pack_rows;
-use super::quants::TILE_LEN;
-use crate::pool::Pool;
+use crate::memory::check_available;
+use crate::pool::{Pool, lock};
 use crate::simd::LANES;
 
 /// Bytes of a part in the file, about.
@@ -25,31 +26,36 @@ pub(super) enum NativeWeight {
 }
 
 /// Rows of a matrix and the panels that they are packed into.
-struct Part<'a> {
+struct RowRange<'a> {
     weight: &'a Weight,
     packing: Packing,
+    tiles: usize,
     rows: Range<u32>,
     panels: &'a mut [u8],
 }
 
-/// Loads the weights of a plan that [`super::unfit`] has nothing against. Of several errors, that of the first part in the
-/// order of the plan is returned, whatever the threads do.
+/// Loads the weights of a plan that [`super::unfit`] accepts. Of several errors one is returned, the same whatever the threads
+/// do: that of the first vector in the order of the plan, else that of the first part of a matrix.
 pub(super) fn load_weights(
     plan: &Plan,
     source: &dyn WeightSource,
     pool: &mut Pool,
     progress: &Progress<'_>,
 ) -> Result<Vec<NativeWeight>, DeviceError> {
-    let total = plan.weights.iter().map(Weight::len_bytes).sum();
-    let mut read = 0;
-    progress(read, total);
+    let packed_len_bytes =
+        plan.weights.iter().filter_map(PackedMatrix::len_bytes).map(|len| len as u64).sum();
+    check_available("the weights", packed_len_bytes)?;
+    let total_bytes = plan.weights.iter().map(Weight::len_bytes).sum();
+    let report = |loaded_bytes| progress(LoadProgress { loaded_bytes, total_bytes });
+    let mut loaded_bytes = 0;
+    report(loaded_bytes);
     let mut weights = Vec::with_capacity(plan.weights.len());
     for weight in &plan.weights {
         weights.push(match PackedMatrix::allocate(weight)? {
             Some(matrix) => NativeWeight::Matrix(matrix),
             None => match load_weight(source, weight)? {
                 LoadedWeight::F32(values) => {
-                    read += weight.len_bytes();
+                    loaded_bytes += weight.len_bytes();
                     NativeWeight::Vector(values)
                 }
                 _ => unreachable!("`unfit` admits only matrices that can be packed"),
@@ -57,7 +63,8 @@ pub(super) fn load_weights(
         });
     }
     let parts: Vec<_> = parts(plan, &mut weights).into_iter().map(Mutex::new).collect();
-    let read = Mutex::new(read);
+    report(loaded_bytes);
+    let loaded_bytes = Mutex::new(loaded_bytes);
     let failed: Mutex<Option<(usize, WeightError)>> = Mutex::new(None);
     pool.run(parts.len(), &|index| {
         if lock(&failed).as_ref().is_some_and(|&(first, _)| first < index) {
@@ -66,9 +73,10 @@ pub(super) fn load_weights(
         let mut part = lock(&parts[index]);
         match load_part(source, &mut part) {
             Ok(()) => {
-                let mut read = lock(&read);
-                *read += u64::from(part.rows.end - part.rows.start) * part.weight.row_len_bytes() as u64;
-                progress(*read, total);
+                let mut loaded_bytes = lock(&loaded_bytes);
+                *loaded_bytes +=
+                    u64::from(part.rows.end - part.rows.start) * part.weight.row_len_bytes() as u64;
+                report(*loaded_bytes);
             }
             Err(error) => {
                 let mut failed = lock(&failed);
@@ -86,30 +94,25 @@ pub(super) fn load_weights(
 }
 
 /// All matrices, cut into parts of whole panels.
-fn parts<'a>(plan: &'a Plan, weights: &'a mut [NativeWeight]) -> Vec<Part<'a>> {
+fn parts<'a>(plan: &'a Plan, weights: &'a mut [NativeWeight]) -> Vec<RowRange<'a>> {
     let mut parts = Vec::new();
     for (weight, loaded) in plan.weights.iter().zip(weights) {
         let NativeWeight::Matrix(matrix) = loaded else { continue };
         let panels = (PART_LEN_BYTES / (LANES * weight.row_len_bytes())).max(1);
-        let (packing, panel_len_bytes) = (matrix.packing, matrix.panel_len_bytes);
+        let (packing, tiles, panel_len_bytes) = (matrix.packing, matrix.tiles, matrix.panel_len_bytes);
         for (i, to) in matrix.panels_mut().chunks_mut(panels * panel_len_bytes).enumerate() {
             let start = (i * panels * LANES) as u32;
             let end = weight.rows.min(start + (panels * LANES) as u32);
-            parts.push(Part { weight, packing, rows: start..end, panels: to });
+            parts.push(RowRange { weight, packing, tiles, rows: start..end, panels: to });
         }
     }
     parts
 }
 
-fn load_part(source: &dyn WeightSource, part: &mut Part<'_>) -> Result<(), WeightError> {
+fn load_part(source: &dyn WeightSource, part: &mut RowRange<'_>) -> Result<(), WeightError> {
     let rows = load_rows(source, part.weight, part.rows.clone())?;
-    let tiles = (part.weight.cols as usize).div_ceil(TILE_LEN);
-    pack_rows(part.packing, part.rows.len(), tiles, &rows, part.panels);
+    pack_rows(part.packing, part.rows.len(), part.tiles, &rows, part.panels);
     Ok(())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -148,7 +151,7 @@ mod tests {
             bytes[4 * element..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
         }
         let steps = Mutex::new(Vec::new());
-        let progress = |read, total| lock(&steps).push((read, total));
+        let progress = |now: LoadProgress| lock(&steps).push((now.loaded_bytes, now.total_bytes));
         let loaded = load_weights(&plan, &source, &mut Pool::new(threads), &progress);
         let loaded = loaded.map(|weights| weights.len()).map_err(|error| error.to_string());
         (loaded, steps.into_inner().unwrap())

@@ -72,12 +72,20 @@ pub struct PackedMatrix {
 }
 
 impl PackedMatrix {
+    /// Bytes of the panels of a weight; none for a vector or a format without a kernel.
+    pub fn len_bytes(weight: &Weight) -> Option<usize> {
+        let tiles = (weight.cols as usize).div_ceil(TILE_LEN);
+        let panel_len_bytes = Packing::of(weight.encoding)?.panel_len_bytes(tiles);
+        Some((weight.rows as usize).div_ceil(LANES).saturating_mul(panel_len_bytes))
+    }
+
     /// Zeroed memory for a matrix, to be packed into; none for a vector or a format without a kernel.
     pub fn allocate(weight: &Weight) -> Result<Option<Self>, DeviceError> {
-        let Some(packing) = Packing::of(weight.encoding) else { return Ok(None) };
+        let (Some(packing), Some(len_bytes)) = (Packing::of(weight.encoding), Self::len_bytes(weight)) else {
+            return Ok(None);
+        };
         let (rows, tiles) = (weight.rows as usize, (weight.cols as usize).div_ceil(TILE_LEN));
         let panel_len_bytes = packing.panel_len_bytes(tiles);
-        let len_bytes = rows.div_ceil(LANES).saturating_mul(panel_len_bytes);
         let lines = Lines::zeroed("packed weights", len_bytes)?.in_large_pages();
         Ok(Some(Self { packing, rows, tiles, panel_len_bytes, lines }))
     }
@@ -95,7 +103,7 @@ impl PackedMatrix {
     /// One panel.
     pub fn panel(&self, panel: usize) -> &[u8] {
         let start = panel * self.panel_len_bytes;
-        // SAFETY: packed once, then only read.
+        // SAFETY: what writes the panels, `panels_mut`, takes the matrix exclusively.
         unsafe { self.lines.bytes(start..start + self.panel_len_bytes) }
     }
 

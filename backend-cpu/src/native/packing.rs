@@ -10,7 +10,8 @@ use super::matrix::{Layout, Packing, SUPERBLOCK_TILES, W16_TILE_LEN_BYTES, tiles
 use super::quants::{Bytes, Quants, TILE_LEN};
 use crate::simd::LANES;
 
-/// Packs rows of a matrix into panels, the last of which may be filled up with zero rows.
+/// Packs rows of a matrix into panels that hold zeros, the last of which may be filled up with zero rows: the scales of those
+/// are not written.
 ///
 /// # Panics
 /// If the rows are not of this packing and length, or not as many as the panels hold.
@@ -93,7 +94,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    fn halves(&mut self, first: usize, count: usize, field: impl Fn(&DecodedRow) -> &Vec<f32>) {
+    fn halves(&mut self, first: usize, count: usize, field: impl Fn(&DecodedRow) -> &[f32]) {
         for (row, decoded) in self.rows.iter().enumerate() {
             for i in 0..count {
                 // Scales come from f16 fields, so this is exact.
@@ -104,7 +105,7 @@ impl Fields<'_> {
         self.written += 2 * LANES * count;
     }
 
-    fn bytes(&mut self, first: usize, count: usize, field: impl Fn(&DecodedRow) -> &Vec<i8>) {
+    fn bytes(&mut self, first: usize, count: usize, field: impl Fn(&DecodedRow) -> &[i8]) {
         for (row, decoded) in self.rows.iter().enumerate() {
             for i in 0..count {
                 self.to[self.written + i * LANES + row] = field(decoded)[first + i] as u8;

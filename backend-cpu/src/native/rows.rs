@@ -110,10 +110,10 @@ pub unsafe fn quantize_a16<S: Simd>(x: &[f32], limit: f32, to: &mut A16Mut<'_>) 
     }
 }
 
-/// `core::numerics::a16::quantize_16` of a block that is a multiple of 16 long.
+/// `core::numerics::a16::quantize_16` of a block.
 ///
 /// # Safety
-/// As for [`Simd`]; `high` and `low` have room for the block.
+/// As for [`Simd`]; the block is a multiple of 16 long, and `high` and `low` have room for it.
 #[inline(always)]
 pub unsafe fn quantize_16<S: Simd>(
     x: &[f32],

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use unisonic_core::plan::{
-    Batch, DeviceError, DeviceInfo, Limits, LoadedWeight, Plan, Program, Progress, RangeFlag, Weight,
-    WeightSource, load_weight,
+    Batch, DeviceError, DeviceInfo, Limits, LoadProgress, LoadedWeight, Plan, Program, Progress, RangeFlag,
+    Weight, WeightSource, load_weight,
 };
 
 use super::ScalarDevice;
@@ -41,14 +41,14 @@ impl ScalarProgram {
     ) -> Result<Self, DeviceError> {
         // Weights of float matrices are rounded here.
         let _state = DefaultFloatState::enter();
-        let total = plan.weights.iter().map(Weight::len_bytes).sum();
+        let total_bytes = plan.weights.iter().map(Weight::len_bytes).sum();
         let mut weights = Vec::with_capacity(plan.weights.len());
-        let mut read = 0;
-        progress(read, total);
+        let mut loaded_bytes = 0;
+        progress(LoadProgress { loaded_bytes, total_bytes });
         for weight in &plan.weights {
             weights.push(load_weight(source, weight)?);
-            read += weight.len_bytes();
-            progress(read, total);
+            loaded_bytes += weight.len_bytes();
+            progress(LoadProgress { loaded_bytes, total_bytes });
         }
         let kv = plan.kv_layers.iter().map(|&layer| KvCache::allocate(layer, device.arithmetic, limits));
         Ok(Self {

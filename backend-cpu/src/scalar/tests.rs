@@ -62,7 +62,7 @@ fn load() -> Box<dyn Program> {
 
 fn load_plan(plan: Plan) -> Box<dyn Program> {
     let limits = Limits { kv_pages: 1, max_rows: 4, max_outputs: 4 };
-    ScalarDevice::new(Arithmetic::U1).load(Arc::new(plan), &table(), limits, &|_, _| {}).unwrap()
+    ScalarDevice::new(Arithmetic::U1).load(Arc::new(plan), &table(), limits, &|_| {}).unwrap()
 }
 
 fn batch<'a>(tokens: &'a [u32], outputs: &'a [u32]) -> Batch<'a> {
@@ -134,7 +134,7 @@ fn a_weight_of_another_length_is_an_error_that_names_it() {
     short.0.values_mut().for_each(|bytes| bytes.truncate(380));
     let limits = Limits { kv_pages: 1, max_rows: 1, max_outputs: 1 };
     let device = ScalarDevice::new(Arithmetic::U1);
-    let error = device.load(Arc::new(plan()), &short, limits, &|_, _| {}).err().unwrap().to_string();
+    let error = device.load(Arc::new(plan()), &short, limits, &|_| {}).err().unwrap().to_string();
     assert!(
         error.starts_with("tensor `table`: 380 bytes, but 384 were expected for 3 rows of 32"),
         "{error}"
@@ -148,7 +148,7 @@ fn the_rounding_mode_of_the_host_is_invisible() {
     for device in devices {
         let logits = || {
             let limits = Limits { kv_pages: 1, max_rows: 4, max_outputs: 4 };
-            let mut program = device.load(Arc::new(plan()), &table(), limits, &|_, _| {}).unwrap();
+            let mut program = device.load(Arc::new(plan()), &table(), limits, &|_| {}).unwrap();
             program.run(&batch(&[0, 2], &[0, 1])).unwrap();
             [bits(program.logits(0)), bits(program.logits(1))]
         };
@@ -185,10 +185,8 @@ fn a_wrong_plan_is_refused() {
     for (spoil, named) in spoils {
         let mut plan = plan();
         spoil(&mut plan);
-        let error = ScalarDevice::new(Arithmetic::U1)
-            .load(Arc::new(plan), &table(), limits, &|_, _| {})
-            .err()
-            .unwrap();
+        let error =
+            ScalarDevice::new(Arithmetic::U1).load(Arc::new(plan), &table(), limits, &|_| {}).err().unwrap();
         assert!(error.to_string().contains(named), "{error}");
     }
 }

@@ -95,6 +95,7 @@ unsafe impl Simd for Avx512 {
     }
     #[inline(always)]
     unsafe fn swap_i<const N: usize>(a: Self::I) -> Self::I {
+        const { assert!(matches!(N, 1 | 2 | 4 | 8)) };
         // SAFETY: see the implementation.
         unsafe {
             match N {

@@ -29,8 +29,8 @@ pub const LANES: usize = 16;
 /// Vectors of 16 lanes.
 ///
 /// # Safety
-/// Every function needs the instructions of the implementation; one that takes a pointer reads or writes as many bytes
-/// as its comment says, at any alignment.
+/// Every unsafe function needs the instructions of the implementation; one that takes a pointer reads or writes as many
+/// bytes as its comment says, at any alignment.
 #[allow(missing_docs, reason = "operations are named for what they do")]
 pub unsafe trait Simd: Copy + 'static {
     /// 16 i32 values.

@@ -150,6 +150,7 @@ unsafe impl Simd for Neon {
     }
     #[inline(always)]
     unsafe fn swap_i<const N: usize>(a: Self::I) -> Self::I {
+        const { assert!(matches!(N, 1 | 2 | 4 | 8)) };
         // SAFETY: see the implementation.
         match N {
             1 => a.map(|a| unsafe { vrev64q_s32(a) }),

@@ -91,6 +91,7 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn swap_i<const N: usize>(a: Self::I) -> Self::I {
+        const { assert!(matches!(N, 1 | 2 | 4 | 8)) };
         std::array::from_fn(|i| a[i ^ N])
     }
     #[inline(always)]

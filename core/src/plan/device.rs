@@ -4,16 +4,25 @@ use std::sync::Arc;
 
 use super::{Batch, BatchError, Plan, PlanFault, WeightError, WeightSource};
 
-/// Is told how many bytes of the weights were read, and of how many.
-pub type Progress<'a> = dyn Fn(u64, u64) + Sync + 'a;
+/// How far loading is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Bytes of the weights' tensors that are on the device.
+    pub loaded_bytes: u64,
+    /// Bytes of the weights' tensors.
+    pub total_bytes: u64,
+}
+
+/// Is told how far loading is.
+pub type Progress<'a> = dyn Fn(LoadProgress) + Sync + 'a;
 
 /// A device that can load plans. Opening one is the business of `unisonic-devices`.
 pub trait Device: Send {
     /// What this device is.
     fn info(&self) -> DeviceInfo;
 
-    /// Loads the weights of a plan and prepares to run it; calls `progress(bytes read, bytes in all)` as it goes on, from
-    /// whichever thread, never two at a time. Later runs allocate no device memory: caches and buffers are as large as `limits` says from the start.
+    /// Loads the weights of a plan and prepares to run it; calls `progress` as it goes on, from any thread, never two at a
+    /// time. Later runs allocate no device memory: caches and buffers are as large as `limits` says from the start.
     fn load(
         &self,
         plan: Arc<Plan>,

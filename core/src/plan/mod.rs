@@ -17,12 +17,14 @@ mod weights;
 
 pub use batch::{Batch, BatchError, PAGE_TOKENS};
 pub use check::PlanFault;
-pub use device::{Device, DeviceError, DeviceInfo, Limits, Program, Progress, RangeFlag};
+pub use device::{Device, DeviceError, DeviceInfo, Limits, LoadProgress, Program, Progress, RangeFlag};
 pub use step::{Activation, HeadNorm, Op, Step};
 pub use weights::{
     Encoding, FloatSource, LoadedWeight, MemoryWeights, ReadError, W16Matrix, Weight, WeightError,
     WeightSource, load_rows, load_weight,
 };
+
+pub(crate) use weights::zeroed_bytes;
 
 /// Identity of the arithmetic (docs/numerics.md). Another arithmetic has another name.
 pub const PROFILE: &str = "u1";

@@ -71,7 +71,7 @@ impl Weight {
     }
 }
 
-/// Where the bytes of tensors come from: a GGUF file, or [`MemoryWeights`]. Threads read side by side.
+/// Where the bytes of tensors come from: a GGUF file, or [`MemoryWeights`]. Reads may be concurrent.
 pub trait WeightSource: Sync {
     /// Bytes of a tensor as the file holds it, all rows.
     fn len_bytes(&self, tensor: &str) -> Result<u64, ReadError>;
@@ -85,6 +85,15 @@ pub trait WeightSource: Sync {
     }
 }
 
+/// So many zeros, if memory suffices.
+pub(crate) fn zeroed_bytes(len_bytes: u64) -> Option<Vec<u8>> {
+    let len = usize::try_from(len_bytes).ok()?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).ok()?;
+    bytes.resize(len, 0);
+    Some(bytes)
+}
+
 /// `len_bytes` bytes of a tensor from `offset_bytes` on.
 fn read_range(
     source: &(impl WeightSource + ?Sized),
@@ -96,10 +105,7 @@ fn read_range(
         tensor: tensor.to_owned(),
         reason: format!("not enough memory for {len_bytes} bytes of it"),
     };
-    let len = usize::try_from(len_bytes).map_err(|_| no_memory())?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| no_memory())?;
-    bytes.resize(len, 0);
+    let mut bytes = zeroed_bytes(len_bytes).ok_or_else(no_memory)?;
     source.read_at(tensor, offset_bytes, &mut bytes)?;
     Ok(bytes)
 }
@@ -127,7 +133,11 @@ impl WeightSource for MemoryWeights {
         let part = start.and_then(|start| bytes.get(start..)?.get(..to.len()));
         let part = part.ok_or_else(|| ReadError {
             tensor: tensor.to_owned(),
-            reason: format!("{} bytes from byte {offset_bytes} on, but it has {}", to.len(), bytes.len()),
+            reason: format!(
+                "{} bytes were asked for from byte {offset_bytes} on, but the tensor has {}",
+                to.len(),
+                bytes.len()
+            ),
         })?;
         to.copy_from_slice(part);
         Ok(())
@@ -352,7 +362,7 @@ mod tests {
         assert!(weights().read_at("w", 16, &mut to).is_ok());
         for offset_bytes in [17, 24, 25, u64::MAX] {
             let error = weights().read_at("w", offset_bytes, &mut to).unwrap_err().to_string();
-            assert!(error.starts_with("tensor `w`: 8 bytes from byte"), "{error}");
+            assert!(error.starts_with("tensor `w`: 8 bytes were asked for from byte"), "{error}");
         }
         assert!(weights().read("v").unwrap_err().to_string().contains("none of this name"));
     }

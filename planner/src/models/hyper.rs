@@ -173,6 +173,11 @@ impl Hyper {
 pub const ROPE_BASE: RangeInclusive<f32> = 1.001..=1e12;
 /// Possible factors of cosine and sine.
 const FACTOR: RangeInclusive<f32> = 1e-3..=1e3;
+/// Largest factor by which a context is stretched.
+const MAX_SCALING: f32 = 1e6;
+/// Smallest factor of linear scaling. With it angles stay below 2^32 at [`MAX_CONTEXT_LEN`], where f64 still holds them
+/// to 2^-22; sines and cosines below 2^-20 are 0 in a table.
+const MIN_LINEAR_SCALING: f64 = 0.0625;
 
 fn no_experts(keys: &Keys<'_>) -> Result<(), PlanError> {
     match keys.u32("expert_count", 0..=u32::MAX)? {
@@ -229,14 +234,18 @@ fn vocab_len(keys: &Keys<'_>) -> Result<Option<u32>, PlanError> {
 /// A factor without a type is linear; 0 is no factor. YaRN's other numbers are fixed by the specification.
 fn rope_scaling(keys: &Keys<'_>, context_len: u32) -> Result<RopeScaling, PlanError> {
     let kind = keys.string("rope.scaling.type")?.unwrap_or("linear");
-    let factor = match keys.f32("rope.scaling.factor", 0.0..=1e6)? {
-        Some(factor) => Some(factor),
-        None => keys.f32("rope.scale_linear", 0.0..=1e6)?,
+    let (name, factor) = match keys.f32("rope.scaling.factor", 0.0..=MAX_SCALING)? {
+        Some(factor) => ("rope.scaling.factor", Some(factor)),
+        None => ("rope.scale_linear", keys.f32("rope.scale_linear", 0.0..=MAX_SCALING)?),
     };
     let factor = f64::from(factor.filter(|&factor| factor != 0.0).unwrap_or(1.0));
     match kind {
         "none" => Ok(RopeScaling::None),
         "linear" if factor == 1.0 => Ok(RopeScaling::None),
+        "linear" if factor < MIN_LINEAR_SCALING => {
+            let expected = format!("0 for none, or {MIN_LINEAR_SCALING:?} to {MAX_SCALING:?}");
+            Err(keys.out_of_range(name, factor, expected))
+        }
         "linear" => Ok(RopeScaling::Linear { factor }),
         "yarn" => {
             if factor < 1.0 {

@@ -122,6 +122,19 @@ fn floats_are_held_to_their_ranges() {
         &f32s("{}.rope.scaling.factor", f32::INFINITY),
         "metadata key `llama.rope.scaling.factor` is inf, expected 0.0 to 1000000.0; the file is damaged or made for another program",
     );
+    for (key, factor) in [("scaling.factor", 1e-30), ("scale_linear", 0.0624)] {
+        refused(
+            &f32s(&format!("{{}}.rope.{key}"), factor),
+            &format!(
+                "metadata key `llama.rope.{key}` is {}, expected 0 for none, or 0.0625 to 1000000.0; the file is damaged or made for another program",
+                f64::from(factor)
+            ),
+        );
+    }
+    for factor in [0.0625, 1e6] {
+        let limit = f32s("{}.rope.scaling.factor", factor);
+        assert!(build(&limit.metadata, &limit.tensors).is_ok(), "{factor} is in range");
+    }
     let smallest = f32s("{}.attention.layer_norm_rms_epsilon", f32::from_bits(0x2180_0000));
     assert!(build(&smallest.metadata, &smallest.tensors).is_ok(), "2^-60 is in range");
 }

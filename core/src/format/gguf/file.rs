@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::{Metadata, TensorInfo};
 use super::{FormatError, GgufHeader, HeaderError, MAGIC, shards};
-use crate::plan::{ReadError, WeightSource};
+use crate::plan::{ReadError, WeightSource, zeroed_bytes};
 
 /// An open GGUF file or sharded set. Its header is in memory and checked; tensor data is read when asked for.
 ///
@@ -88,10 +88,7 @@ impl GgufFile {
         // Before memory is taken for bytes that are gone.
         shard.check_len(tensor)?;
         let no_memory = || shard.failed(tensor, Error::new(ErrorKind::OutOfMemory, "not enough memory"));
-        let len = usize::try_from(tensor.len_bytes).map_err(|_| no_memory())?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| no_memory())?;
-        bytes.resize(len, 0);
+        let mut bytes = zeroed_bytes(tensor.len_bytes).ok_or_else(no_memory)?;
         shard.read(tensor, 0, &mut bytes)?;
         Ok(bytes)
     }
