@@ -11,6 +11,7 @@
 
 mod error;
 pub mod graph;
+pub mod kernels;
 mod lower;
 mod models;
 pub mod passes;

@@ -16,7 +16,7 @@
 //! Operations on values of wrong types are bugs of whoever writes the kernel and panic with the operation's text.
 
 use std::cell::RefCell;
-use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Shl, Shr, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Rem, Shl, Shr, Sub};
 
 use super::kernel::{
     Attr, Block, Carried, Inst, Kernel, Object, ObjectId, Param, ParamId, Space, Stmt, Value,
@@ -157,10 +157,14 @@ impl Build {
 
     /// Statements where a condition is true.
     pub fn when<'k>(&'k self, condition: V<'k>, then: impl FnOnce()) {
-        self.choose(condition, || {
-            then();
-            []
-        }, || []);
+        self.choose(
+            condition,
+            || {
+                then();
+                []
+            },
+            || [],
+        );
     }
 
     /// Values of one of two blocks.
@@ -306,16 +310,6 @@ impl<'k> V<'k> {
         self.build.constant(self.ty(), word)
     }
 
-    /// `floor(self / other)`; other is not 0.
-    pub fn div(self, other: V<'k>) -> V<'k> {
-        self.binary(Op::UDiv, other)
-    }
-
-    /// The remainder of [`V::div`].
-    pub fn rem(self, other: V<'k>) -> V<'k> {
-        self.binary(Op::URem, other)
-    }
-
     /// The smaller integer.
     pub fn min(self, other: V<'k>) -> V<'k> {
         self.binary(Op::IMin, other)
@@ -405,7 +399,7 @@ macro_rules! operators {
         }
         impl<'k> $trait<u32> for V<'k> {
             type Output = V<'k>;
-            /// With an integer constant of the same type; shifts take u32.
+            /// With an integer constant of the same type; shifts take u32. The divisor of `/` and `%` is not 0.
             fn $method(self, $other: u32) -> V<'k> {
                 let $self = self;
                 let is_shift = matches!(stringify!($method), "shl" | "shr");
@@ -421,9 +415,51 @@ operators! {
     Add add (a, b) a.arithmetic(Op::IAdd, Op::FAdd, b);
     Sub sub (a, b) a.arithmetic(Op::ISub, Op::FSub, b);
     Mul mul (a, b) a.arithmetic(Op::IMul, Op::FMul, b);
+    Div div (a, b) a.binary(Op::UDiv, b);
+    Rem rem (a, b) a.binary(Op::URem, b);
     BitAnd bitand (a, b) a.binary(Op::And, b);
     BitOr bitor (a, b) a.binary(Op::Or, b);
     BitXor bitxor (a, b) a.binary(Op::Xor, b);
     Shl shl (a, b) a.binary(Op::Shl, b);
     Shr shr (a, b) a.binary(Op::Shr, b);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{parse, verify};
+    use super::*;
+
+    /// Values are numbered as the reader of the text numbers them, so that a built kernel and its text are equal.
+    #[test]
+    fn a_built_kernel_is_what_its_text_says() {
+        let built = kernel("all", 32, |k| {
+            let n = k.param("n", Scalar::U32);
+            let (x, y) = (k.read("x", Scalar::F32), k.read_write("y", Scalar::F32));
+            let s = k.shared("s", Scalar::I8x4, 32);
+            let i = k.local_id();
+            let [a, b] = k.choose(i.lt(n), || [x.load(i), k.f32(1.5)], || [k.f32(-0.0), k.f32(2.5)]);
+            let [sum] = k.fold(i, n, 4, [a * b], |turn, [sum]| {
+                let four = x.load_vector(turn * 4, 4);
+                [sum + four.part(3)]
+            });
+            let bytes = k.pack([i.cast(Scalar::I32); 4]);
+            s.store(i, bytes);
+            k.barrier();
+            let dot = k.dot4(s.load(i ^ 1), bytes, k.i32(-1));
+            let sum = sum.cluster_sum(8);
+            k.when(i.eq(n), || y.store(i, dot.to_f32() + sum));
+        });
+        assert_eq!(verify(&built), [], "{built}");
+        let read = parse(&built.to_string()).unwrap_or_else(|error| panic!("{error}\n{built}"));
+        assert_eq!(read.to_string(), built.to_string());
+        assert_eq!(read, built, "{built}");
+    }
+
+    #[test]
+    #[should_panic(expected = "`fadd %0, %1`: operand 1 is u32")]
+    fn a_wrong_type_is_told_with_the_operation() {
+        kernel("wrong", 1, |k| {
+            let _ = k.f32(1.0) + k.u32(1);
+        });
+    }
 }

@@ -190,20 +190,3 @@ pub enum Attr {
         lane: u32,
     },
 }
-
-impl Block {
-    /// Calls `visit` with every statement, those of inner blocks after the statement that holds them.
-    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
-        for stmt in &self.stmts {
-            visit(stmt);
-            match stmt {
-                Stmt::Inst(_) => {}
-                Stmt::If { then, otherwise, .. } => {
-                    then.walk(visit);
-                    otherwise.walk(visit);
-                }
-                Stmt::Loop { body, .. } => body.walk(visit),
-            }
-        }
-    }
-}

@@ -371,11 +371,17 @@ mod tests {
         assert!(Op::FAdd.row().check(&[f32x4, Scalar::F32.into()], None).is_err());
         assert!(Op::IAdd.row().check(&[f32x4, f32x4], None).unwrap_err().contains("u32 i32"));
         assert_eq!(Op::IEq.row().check(&[u32_, u32_], None), Ok(Some(Scalar::Bool.into())));
-        assert_eq!(Op::Cast.row().check(&[f32x4], Some(f32x4.with(Scalar::U32))), Ok(Some(f32x4.with(Scalar::U32))));
+        assert_eq!(
+            Op::Cast.row().check(&[f32x4], Some(f32x4.with(Scalar::U32))),
+            Ok(Some(f32x4.with(Scalar::U32)))
+        );
         assert!(Op::Cast.row().check(&[f32x4], Some(u32_)).is_err());
         assert!(Op::Cast.row().check(&[u32_], Some(Scalar::Bool.into())).is_err());
         assert_eq!(Op::Part.row().check(&[f32x4], None), Ok(Some(Scalar::F32.into())));
-        assert_eq!(Op::Vec2.row().check(&[u32_, u32_], None), Ok(Some(Type { scalar: Scalar::U32, width: 2 })));
+        assert_eq!(
+            Op::Vec2.row().check(&[u32_, u32_], None),
+            Ok(Some(Type { scalar: Scalar::U32, width: 2 }))
+        );
         assert!(Op::Store.row().check(&[u32_], None).unwrap_err().contains("2 operands"));
     }
 }

@@ -61,7 +61,8 @@ fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
     while let Some(first) = rest.chars().next() {
-        let len = if is_word(first) { rest.find(|c| !is_word(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
+        let len =
+            if is_word(first) { rest.find(|c| !is_word(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
         words.push(&rest[..len]);
         rest = rest[len..].trim_start();
     }
@@ -265,7 +266,8 @@ impl<'a> Parser<'a> {
         };
         let op = Op::from_mnemonic(mnemonic);
         let op = op.ok_or_else(|| line.error(format!("there is no operation `{mnemonic}`")))?;
-        let stated = stated.map(|ty| ty.parse::<Type>().map_err(|()| line.error(format!("there is no type `{ty}`"))));
+        let stated =
+            stated.map(|ty| ty.parse::<Type>().map_err(|()| line.error(format!("there is no type `{ty}`"))));
         let stated = stated.transpose()?;
         if stated.is_some() != (op.row().result == Some(Pattern::Stated)) {
             let is = if stated.is_some() { "is no" } else { "has to be a" };
@@ -294,7 +296,8 @@ impl<'a> Parser<'a> {
             }
             AttrKind::Word => {
                 let word = word(line.word(at)?, stated.map(|ty| ty.scalar));
-                let word = word.ok_or_else(|| line.error(format!("`{}` is no such constant", line.words[at])))?;
+                let word =
+                    word.ok_or_else(|| line.error(format!("`{}` is no such constant", line.words[at])))?;
                 Ok((vec![], Attr::Word(word), at + 1))
             }
             AttrKind::Param => {
@@ -366,7 +369,12 @@ impl<'a> Parser<'a> {
         self.kernel.types[value.index()]
     }
 
-    fn define(&mut self, line: &Line<'a>, names: &[&'a str], types: Vec<Type>) -> Result<Vec<Value>, ParseError> {
+    fn define(
+        &mut self,
+        line: &Line<'a>,
+        names: &[&'a str],
+        types: Vec<Type>,
+    ) -> Result<Vec<Value>, ParseError> {
         if names.len() != types.len() {
             let (expected, found) = (types.len(), names.len());
             return Err(line.error(format!("{expected} results were expected, {found} found")));

@@ -75,7 +75,8 @@ impl Kernel {
                     }
                     write!(to, "loop {index} = {start} to {end} step {step}")?;
                     if !carried.is_empty() {
-                        let pairs = carried.iter().map(|carried| format!("{} = {}", carried.inside, carried.first));
+                        let pairs =
+                            carried.iter().map(|carried| format!("{} = {}", carried.inside, carried.first));
                         write!(to, " carry {}", pairs.collect::<Vec<_>>().join(", "))?;
                     }
                     writeln!(to, " {{")?;

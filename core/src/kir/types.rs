@@ -24,15 +24,8 @@ pub enum Scalar {
 
 impl Scalar {
     /// All, in the order of the documentation.
-    pub const ALL: [Scalar; 7] = [
-        Scalar::Bool,
-        Scalar::U32,
-        Scalar::I32,
-        Scalar::F32,
-        Scalar::F16,
-        Scalar::I8x4,
-        Scalar::U8x4,
-    ];
+    pub const ALL: [Scalar; 7] =
+        [Scalar::Bool, Scalar::U32, Scalar::I32, Scalar::F32, Scalar::F16, Scalar::I8x4, Scalar::U8x4];
 
     /// The name in the text form.
     pub fn name(self) -> &'static str {

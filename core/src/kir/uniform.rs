@@ -11,14 +11,14 @@ pub fn uniform_values(kernel: &Kernel) -> Vec<bool> {
     let mut uniform = vec![true; kernel.types.len()];
     loop {
         let before = uniform.clone();
-        block(kernel, &kernel.body, true, &mut uniform);
+        block(kernel, &kernel.body, &mut uniform);
         if uniform == before {
             return uniform;
         }
     }
 }
 
-fn block(kernel: &Kernel, of: &Block, together: bool, uniform: &mut [bool]) {
+fn block(kernel: &Kernel, of: &Block, uniform: &mut [bool]) {
     for stmt in &of.stmts {
         match stmt {
             Stmt::Inst(inst) => {
@@ -28,8 +28,8 @@ fn block(kernel: &Kernel, of: &Block, together: bool, uniform: &mut [bool]) {
             }
             Stmt::If { condition, then, otherwise, results } => {
                 let alike = uniform[condition.index()];
-                block(kernel, then, together && alike, uniform);
-                block(kernel, otherwise, together && alike, uniform);
+                block(kernel, then, uniform);
+                block(kernel, otherwise, uniform);
                 for (i, result) in results.iter().enumerate() {
                     let yields = uniform[then.yields[i].index()] && uniform[otherwise.yields[i].index()];
                     uniform[result.index()] &= alike && yields;
@@ -42,7 +42,7 @@ fn block(kernel: &Kernel, of: &Block, together: bool, uniform: &mut [bool]) {
                 for carried in carried {
                     uniform[carried.inside.index()] &= uniform[carried.first.index()];
                 }
-                block(kernel, body, together && alike, uniform);
+                block(kernel, body, uniform);
                 for (carried, next) in carried.iter().zip(&body.yields) {
                     uniform[carried.inside.index()] &= uniform[next.index()];
                     uniform[carried.result.index()] &= alike && uniform[carried.inside.index()];

@@ -66,8 +66,13 @@ impl fmt::Display for Fault {
 
 /// All faults of a kernel, in the order of its text.
 pub fn verify(kernel: &Kernel) -> Vec<Fault> {
-    let mut verifier =
-        Verifier { kernel, faults: vec![], defined: HashSet::new(), visible: HashSet::new(), uniform: vec![] };
+    let mut verifier = Verifier {
+        kernel,
+        faults: vec![],
+        defined: HashSet::new(),
+        visible: HashSet::new(),
+        uniform: vec![],
+    };
     verifier.declarations();
     verifier.block(&kernel.body, 0, 0);
     // What is uniform can be told of values that exist.
@@ -103,7 +108,8 @@ impl Verifier<'_> {
             self.fault(Rule::Name, &kernel.name, "is no name");
         }
         if !(1..=MAX_WORKGROUP).contains(&kernel.workgroup) {
-            let problem = format!("{} invocations, but workgroups have 1 to {MAX_WORKGROUP}", kernel.workgroup);
+            let problem =
+                format!("{} invocations, but workgroups have 1 to {MAX_WORKGROUP}", kernel.workgroup);
             self.fault(Rule::Workgroup, &kernel.name, problem);
         }
         let mut names = HashSet::new();
@@ -133,7 +139,8 @@ impl Verifier<'_> {
             }
         }
         if shared_len_bytes > MAX_SHARED_LEN_BYTES {
-            let problem = format!("{shared_len_bytes} bytes of shared memory, at most {MAX_SHARED_LEN_BYTES}");
+            let problem =
+                format!("{shared_len_bytes} bytes of shared memory, at most {MAX_SHARED_LEN_BYTES}");
             self.fault(Rule::SharedLen, &kernel.name, problem);
         }
     }
@@ -141,7 +148,11 @@ impl Verifier<'_> {
     /// Checks a block that has to yield `yields` values.
     fn block(&mut self, block: &Block, yields: usize, depth: usize) {
         if depth > MAX_DEPTH {
-            return self.fault(Rule::Depth, &self.kernel.name, format!("blocks are more than {MAX_DEPTH} deep"));
+            return self.fault(
+                Rule::Depth,
+                &self.kernel.name,
+                format!("blocks are more than {MAX_DEPTH} deep"),
+            );
         }
         let outside = self.visible.clone();
         for stmt in &block.stmts {
@@ -178,7 +189,9 @@ impl Verifier<'_> {
                     for (number, carried) in carried.iter().enumerate() {
                         self.define(&at, carried.inside);
                         let ty = self.kernel.types.get(carried.first.index()).copied();
-                        for value in [Some(carried.inside), Some(carried.result), body.yields.get(number).copied()] {
+                        for value in
+                            [Some(carried.inside), Some(carried.result), body.yields.get(number).copied()]
+                        {
                             self.same_type(&at, value, ty);
                         }
                     }
@@ -244,7 +257,9 @@ impl Verifier<'_> {
             }
             (AttrKind::Param, Attr::Param(id)) => match kernel.params.get(id.index()) {
                 Some(param) if result == Some(param.scalar.into()) => {}
-                Some(param) => self.fault(Rule::Type, at, format!("the parameter is {}", param.scalar.name())),
+                Some(param) => {
+                    self.fault(Rule::Type, at, format!("the parameter is {}", param.scalar.name()))
+                }
                 None => self.fault(Rule::Attribute, at, "there is no such parameter"),
             },
             (AttrKind::Object, Attr::Object(id)) => match kernel.objects.get(id.index()) {
@@ -253,8 +268,11 @@ impl Verifier<'_> {
                     if value.is_some_and(|ty| ty.scalar != object.elem) {
                         self.fault(Rule::Access, at, format!("the elements are {}", object.elem.name()));
                     }
-                    let allowed =
-                        if inst.op == Op::Store { object.space.is_writable() } else { object.space.is_readable() };
+                    let allowed = if inst.op == Op::Store {
+                        object.space.is_writable()
+                    } else {
+                        object.space.is_readable()
+                    };
                     if !allowed {
                         let cannot = if inst.op == Op::Store { "written" } else { "read" };
                         self.fault(Rule::Access, at, format!("`{}` is not to be {cannot}", object.name));
@@ -263,7 +281,8 @@ impl Verifier<'_> {
                 None => self.fault(Rule::Attribute, at, "there is no such object"),
             },
             (AttrKind::Index, Attr::Index(index)) => {
-                let len = if inst.op == Op::Byte { 4 } else { types.first().map_or(0, |ty| u32::from(ty.width)) };
+                let len =
+                    if inst.op == Op::Byte { 4 } else { types.first().map_or(0, |ty| u32::from(ty.width)) };
                 if index >= len || (inst.op == Op::Byte && types.first().is_some_and(|ty| ty.width != 1)) {
                     self.fault(Rule::Attribute, at, format!("there is no part {index}"));
                 }
@@ -275,10 +294,13 @@ impl Verifier<'_> {
             }
             (AttrKind::Cluster, Attr::Cluster { width, lane }) => {
                 if !CLUSTER_WIDTHS.contains(&width) || lane >= width {
-                    let problem = format!("clusters have 8, 16 or 32 lanes, and lanes are below that; {lane} of {width}");
+                    let problem = format!(
+                        "clusters have 8, 16 or 32 lanes, and lanes are below that; {lane} of {width}"
+                    );
                     self.fault(Rule::Attribute, at, problem);
                 } else if !kernel.workgroup.is_multiple_of(width) {
-                    let problem = format!("a workgroup of {} is not whole clusters of {width}", kernel.workgroup);
+                    let problem =
+                        format!("a workgroup of {} is not whole clusters of {width}", kernel.workgroup);
                     self.fault(Rule::Cluster, at, problem);
                 }
             }
@@ -305,8 +327,9 @@ impl Verifier<'_> {
 
     fn define(&mut self, at: &str, value: Value) {
         if value.index() >= self.kernel.types.len() {
-            self.fault(Rule::Scope, at, format!("{value} has no type"));
-        } else if !self.defined.insert(value) {
+            return self.fault(Rule::Scope, at, format!("{value} has no type"));
+        }
+        if !self.defined.insert(value) {
             self.fault(Rule::Scope, at, format!("{value} is defined twice"));
         }
         self.visible.insert(value);
@@ -336,3 +359,7 @@ impl Verifier<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "verify_tests.rs"]
+mod tests;

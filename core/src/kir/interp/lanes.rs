@@ -8,7 +8,7 @@ pub fn exchange(op: Op, from: &[u32], width: usize, lane: usize, lanes: usize, o
     for (id, out) in out.chunks_exact_mut(words).enumerate() {
         let cluster = id / width * width;
         let other = match op {
-            Op::ShuffleXor => cluster + (id - cluster ^ lane),
+            Op::ShuffleXor => cluster + ((id - cluster) ^ lane),
             _ => cluster + lane,
         };
         out.copy_from_slice(&from[other * words..(other + 1) * words]);

@@ -54,7 +54,8 @@ impl Memory {
             };
             let len = bytes.len() / elem_len_bytes;
             let touches = |kept: bool| if kept { vec![Touch::default(); len] } else { Vec::new() };
-            let (written, both) = (object.space.is_writable(), object.space.is_writable() && object.space.is_readable());
+            let (written, both) =
+                (object.space.is_writable(), object.space.is_writable() && object.space.is_readable());
             Array { bytes, elem_len_bytes, is_shared, writers: touches(written), readers: touches(both) }
         });
         let objects = objects.collect();
@@ -107,7 +108,10 @@ impl Memory {
                     return Err(format!("element {at} was not written"));
                 }
                 if writer.is_somebody() && !writer.is_before(now) {
-                    return Err(format!("a race: element {at} was written by invocation {} just now", writer.lane - 1));
+                    return Err(format!(
+                        "a race: element {at} was written by invocation {} just now",
+                        writer.lane - 1
+                    ));
                 }
                 let reader = &mut array.readers[at];
                 // Of several readers of an epoch, one is remembered: two at least are told by the lane that nobody has.

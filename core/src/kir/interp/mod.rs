@@ -48,7 +48,8 @@ pub fn run(kernel: &Kernel, launch: &mut Launch) -> Result<(), Trap> {
     let lanes = kernel.workgroup as usize;
     let registers = kernel.types.iter().map(|ty| vec![0; lanes * usize::from(ty.width)]).collect();
     let memory = Memory::new(kernel, std::mem::take(&mut launch.buffers));
-    let mut machine = Machine { kernel, lanes, params: &launch.params, fuel: launch.fuel, group: 0, registers, memory };
+    let mut machine =
+        Machine { kernel, lanes, params: &launch.params, fuel: launch.fuel, group: 0, registers, memory };
     let everyone = vec![true; lanes];
     let result = (0..launch.groups).try_for_each(|group| {
         machine.group = group;
@@ -78,10 +79,14 @@ impl Machine<'_> {
             match stmt {
                 Stmt::Inst(inst) => self.inst(inst, active)?,
                 Stmt::If { condition, then, otherwise, results } => {
-                    let holds: Vec<bool> = self.registers[condition.index()].iter().map(|&word| word != 0).collect();
+                    let holds: Vec<bool> =
+                        self.registers[condition.index()].iter().map(|&word| word != 0).collect();
                     for (block, expected) in [(then, true), (otherwise, false)] {
-                        let inner: Vec<bool> =
-                            active.iter().zip(&holds).map(|(&active, &holds)| active && holds == expected).collect();
+                        let inner: Vec<bool> = active
+                            .iter()
+                            .zip(&holds)
+                            .map(|(&active, &holds)| active && holds == expected)
+                            .collect();
                         if inner.contains(&true) {
                             self.block(block, &inner)?;
                             for (&result, &from) in results.iter().zip(&block.yields) {
@@ -114,17 +119,18 @@ impl Machine<'_> {
             self.burn(&turning, || format!("loop {index}"))?;
             self.block(body, &turning)?;
             // All at once: a yield may be another carried value.
-            let next: Vec<Vec<u32>> = body.yields.iter().map(|from| self.registers[from.index()].clone()).collect();
+            let next: Vec<Vec<u32>> =
+                body.yields.iter().map(|from| self.registers[from.index()].clone()).collect();
             for (carried, next) in carried.iter().zip(&next) {
                 blend(&mut self.registers[carried.inside.index()], next, &turning);
             }
-            for lane in 0..self.lanes {
-                if turning[lane] {
-                    let next = self.registers[index.index()][lane].checked_add(*step);
-                    self.registers[index.index()][lane] = next.ok_or_else(|| {
-                        self.trap(lane, format!("loop {index}"), "the index passes 2^32".to_owned())
-                    })?;
-                }
+            let last = u32::MAX - step;
+            let indices = &mut self.registers[index.index()];
+            if let Some(lane) = (0..turning.len()).find(|&lane| turning[lane] && indices[lane] > last) {
+                return Err(self.trap(lane, format!("loop {index}"), "the index passes 2^32".to_owned()));
+            }
+            for (index, _) in indices.iter_mut().zip(&turning).filter(|(_, turning)| **turning) {
+                *index += step;
             }
         }
         for carried in carried {
@@ -142,18 +148,30 @@ impl Machine<'_> {
             }
             (Family::Mem, Op::Store) => self.store(inst, active),
             (Family::Mem, _) => self.load(inst, active),
-            (_, Op::UDiv | Op::URem) => {
-                let divisors = &self.registers[inst.operands[1].index()];
-                let width = divisors.len() / self.lanes;
-                match (0..divisors.len()).find(|&word| active[word / width] && divisors[word] == 0) {
-                    Some(word) => Err(self.trap(word / width, self.kernel.inst_text(inst), "division by 0".into())),
-                    None => {
-                        self.pure(inst);
-                        Ok(())
-                    }
-                }
+            (_, Op::UDiv | Op::URem) => self.checked(inst, active, |divisor| divisor != 0, "division by 0"),
+            (_, Op::Shl | Op::Shr) => {
+                self.checked(inst, active, |amount| amount < 32, "a shift by 32 or more")
             }
             _ => {
+                self.pure(inst);
+                Ok(())
+            }
+        }
+    }
+
+    /// Computes a result whose second operand has to be in a range.
+    fn checked(
+        &mut self,
+        inst: &Inst,
+        active: &[bool],
+        is_allowed: impl Fn(u32) -> bool,
+        problem: &str,
+    ) -> Result<(), Trap> {
+        let words = &self.registers[inst.operands[1].index()];
+        let width = words.len() / self.lanes;
+        match (0..words.len()).find(|&word| active[word / width] && !is_allowed(words[word])) {
+            Some(word) => Err(self.trap(word / width, self.kernel.inst_text(inst), problem.to_owned())),
+            None => {
                 self.pure(inst);
                 Ok(())
             }
@@ -167,7 +185,14 @@ impl Machine<'_> {
         match inst.attr {
             Attr::Param(id) => out.fill(self.params[id.index()]),
             Attr::Cluster { width, lane } => {
-                lanes::exchange(inst.op, &self.registers[inst.operands[0].index()], width as usize, lane as usize, self.lanes, &mut out);
+                lanes::exchange(
+                    inst.op,
+                    &self.registers[inst.operands[0].index()],
+                    width as usize,
+                    lane as usize,
+                    self.lanes,
+                    &mut out,
+                );
             }
             _ if inst.op == Op::LocalId => out.iter_mut().zip(0..).for_each(|(word, lane)| *word = lane),
             _ if inst.op == Op::GroupId => out.fill(self.group),

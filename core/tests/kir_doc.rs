@@ -1,0 +1,108 @@
+//! `docs/kir.md` shows the table of operations as it is. `BLESS=1 cargo test -p unisonic-core --test kir_doc` rewrites it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+
+use unisonic_core::kir::op::{AttrKind, Effect, Family, Op, Pattern, Row};
+
+const HEAD: &str = "\
+# The kernel IR
+
+What runs on a GPU is a kernel in this IR (`core/src/kir/`). It is structured: statements over values that are each defined
+once, `if` and counted `loop`, named arrays instead of pointers. Every operation is exact: integers modulo 2^32, and
+floats that are added, subtracted or multiplied, each rounded to nearest, ties to even. So a kernel has one result,
+whatever the device.
+
+- **Types**: `bool`, `u32`, `i32`, `f32`, `f16` (stored and converted, never calculated with), `i8x4`, `u8x4` (four bytes in a
+  word), and vectors of two or four of them (`f32x4`). Bytes of an `i8x4` are counted from the low bits.
+- **Memory**: `read`, `write` and `readwrite` buffers and `shared` arrays, indexed by element. A vector lies at a multiple of
+  its width. Shared memory is undefined until written; a barrier makes writes visible to the workgroup.
+- **Flow**: `if` and `loop` hold blocks; a block `yield`s the results of an `if`, or what a loop carries to its next turn.
+- **Clusters** are runs of 8, 16 or 32 invocations, whatever the subgroups of a device.
+- **Together**: barriers and exchanges are reached by all invocations of a workgroup at once; the verifier proves it from what is
+  uniform.
+
+The text form is shown in `core/src/kir/print.rs`, with examples in `core/tests/kir/`. Kernels are written with
+`core::kir::build`.
+
+The tables below are made from `core/src/kir/op.rs` by `core/tests/kir_doc.rs`. `T` is any type of the last column but one; operations
+on vectors work word by word unless said otherwise. RN is rounding to nearest, ties to even.
+";
+
+#[test]
+fn the_document_shows_the_table() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/kir.md");
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let expected = document();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, expected).unwrap();
+    } else {
+        assert!(found == expected, "docs/kir.md is not what the table says; BLESS=1 rewrites it");
+    }
+}
+
+fn document() -> String {
+    let chapters = [
+        (Family::Index, "Where an invocation is"),
+        (Family::Alu, "Arithmetic"),
+        (Family::Shape, "Vectors and bytes"),
+        (Family::Mem, "Memory"),
+        (Family::Lanes, "Other invocations"),
+        (Family::Dot, "Dot products"),
+    ];
+    let mut text = HEAD.to_owned();
+    let mut shown = 0;
+    for (family, title) in chapters {
+        text += &format!("\n## {title}\n\n| operation | result | `T` | meaning | |\n|---|---|---|---|---|\n");
+        for row in Op::ALL.iter().map(|op| op.row()).filter(|row| row.family == family) {
+            text += &line(row);
+            shown += 1;
+        }
+    }
+    assert_eq!(shown, Op::ALL.len(), "every family has a chapter");
+    text
+}
+
+fn line(row: &Row) -> String {
+    let operands: Vec<String> = row.operands.iter().map(|&pattern| name(pattern)).collect();
+    let attr = match row.attr {
+        AttrKind::None => "",
+        AttrKind::Word => "the word",
+        AttrKind::Param => "the parameter",
+        AttrKind::Object => "the object",
+        AttrKind::Index => "an index",
+        AttrKind::Selector => "a selector",
+        AttrKind::Cluster => "a width, and a lane or mask",
+    };
+    let mut takes = operands.join(", ");
+    if !attr.is_empty() {
+        takes = if takes.is_empty() { attr.to_owned() } else { format!("{takes}; {attr}") };
+    }
+    let takes = if takes.is_empty() { String::new() } else { format!(" ({takes})") };
+    let uses_t = row.operands.iter().any(|pattern| matches!(pattern, Pattern::T | Pattern::OneT));
+    let set = if uses_t { row.set.name() } else { "" };
+    let effect = match row.effect {
+        Effect::Pure | Effect::Reads | Effect::Writes => "",
+        Effect::Exchanges | Effect::Waits => " Reached together.",
+    };
+    let width = if row.by_word || row.operands.is_empty() { "" } else { " One word each." };
+    let width = if row.operands.contains(&Pattern::T) && !row.by_word { "" } else { width };
+    format!(
+        "| `{}`{takes} | {} | {set} | {} | {}{width}{effect} |\n",
+        row.mnemonic,
+        row.result.map_or(String::new(), name),
+        row.meaning.replace('|', "\\|"),
+        row.doc.trim(),
+    )
+}
+
+fn name(pattern: Pattern) -> String {
+    match pattern {
+        Pattern::Is(scalar) => scalar.name().to_owned(),
+        Pattern::T => "T".to_owned(),
+        Pattern::OneT => "a word of T".to_owned(),
+        Pattern::Words(width) => format!("{width} words of T"),
+        Pattern::Stated => "as stated".to_owned(),
+    }
+}
