@@ -88,7 +88,6 @@ impl Pool {
     }
 
     /// Threads, the caller included.
-    #[cfg(test)]
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }

@@ -71,6 +71,7 @@ impl Device for CpuDevice {
             id: "cpu".into(),
             name: format!("CPU, {}, {} thread{plural}", self.isa, self.threads),
             profile: PROFILE.into(),
+            threads: u32::try_from(self.threads).ok(),
         }
     }
 

@@ -69,6 +69,7 @@ impl NativeProgram {
             flags: (0..limits.max_rows).map(|_| AtomicU32::new(u32::MAX)).collect(),
             plan: Arc::clone(&plan),
         };
+        let info = DeviceInfo { threads: u32::try_from(pool.threads()).ok(), ..info };
         Ok(Self { state, info, limits, pool, outputs: 0, groups: group_linears(&plan) })
     }
 }

@@ -55,6 +55,7 @@ impl ScalarDevice {
             id: "cpu-scalar".into(),
             name: "CPU, scalar reference".into(),
             profile: arithmetic.profile().into(),
+            threads: Some(1),
         };
         Self { arithmetic, info, host_float_state: false }
     }

@@ -1,15 +1,15 @@
-//! What running a plan costs at least: bytes that have to be read and multiplications of linear layers, counted from
-//! the plan alone. Speeds are compared with it.
+//! What running a plan costs: bytes of the operands of profile u1 and multiplications of linear layers, counted from the
+//! plan alone. Speeds are compared with it.
 
 use super::{Encoding, KvLayer, Op, Plan, Rows, Weight};
 use crate::numerics::w16::{w16_plane_len, w16_scales_len};
 
 impl Weight {
-    /// Bytes of a row as the arithmetic reads it: a row of blocks as the file holds it; a W16 row as two planes of one
+    /// Bytes of a row as an operand of profile u1: a row of blocks as the file holds it; a W16 row as two planes of one
     /// byte an element, padded to a multiple of 32, and an f32 scale for each 32; a vector as f32 values.
     ///
-    /// A device may lay a weight out in another way; it cannot do with less.
-    pub fn device_row_len_bytes(&self) -> u64 {
+    /// A device may lay a weight out in another way, and so read more or fewer bytes.
+    pub fn operand_row_len_bytes(&self) -> u64 {
         let cols = self.cols as usize;
         let len_bytes = match self.encoding {
             Encoding::Block(_) => self.row_len_bytes(),
@@ -34,14 +34,14 @@ impl Plan {
         self.kv_layers.iter().map(KvLayer::token_len_bytes).sum()
     }
 
-    /// Bytes that have to be read to decode one token of one sequence at `position` (the number of tokens before it):
+    /// Bytes of the operands that decoding one token of one sequence at `position` (the number of tokens before it) reads:
     ///
     /// - each weight of a step once for each step that reads it, whole, except the embedding table, of which one row
     ///   is read. A table that is the head as well (tied) is read whole by the head, and one row by the look-up.
     /// - keys and values of each attention step: of `position + 1` tokens, or of the window where that is less.
     ///
-    /// Activations and position tables are not counted: they stay in caches. So this is a lower bound, and
-    /// `bytes / memory bandwidth` is the least time that a token can take when the weights do not fit a cache.
+    /// Activations and position tables are not counted: they stay in caches. `bytes / memory bandwidth` is the time in
+    /// which memory delivers the operands; weights that stay in a cache may come faster.
     pub fn bytes_read_per_token(&self, position: u32) -> u64 {
         self.steps.iter().map(|step| self.step_bytes(&step.op, u64::from(position) + 1)).sum()
     }
@@ -66,10 +66,10 @@ impl Plan {
     fn step_bytes(&self, op: &Op, visible_tokens: u64) -> u64 {
         let whole = |id: super::WeightId| {
             let weight = &self.weights[id.index()];
-            u64::from(weight.rows) * weight.device_row_len_bytes()
+            u64::from(weight.rows) * weight.operand_row_len_bytes()
         };
         match *op {
-            Op::Embed { table, .. } => self.weights[table.index()].device_row_len_bytes(),
+            Op::Embed { table, .. } => self.weights[table.index()].operand_row_len_bytes(),
             Op::Linear { weight, bias, .. } => whole(weight) + bias.map_or(0, whole),
             Op::RmsNorm { weight, .. } => whole(weight),
             Op::HeadNorm { norm, .. } => whole(norm.weight),

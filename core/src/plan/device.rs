@@ -21,8 +21,8 @@ pub trait Device: Send {
     /// What this device is.
     fn info(&self) -> DeviceInfo;
 
-    /// Loads the weights of a plan and prepares to run it; calls `progress` as it goes on, from any thread, never two at a
-    /// time. Later runs allocate no device memory: caches and buffers are as large as `limits` says from the start.
+    /// Loads the weights of a plan and prepares to run it; calls `progress` as it goes on, from any thread, never two at
+    /// a time. Later runs allocate no device memory: caches and buffers are as large as `limits` says from the start.
     fn load(
         &self,
         plan: Arc<Plan>,
@@ -69,6 +69,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// The arithmetic: [`super::PROFILE`], or the name of a diagnostic that is not u1.
     pub profile: String,
+    /// Threads of the host that run plans; none where other hardware does.
+    pub threads: Option<u32>,
 }
 
 /// How much a program must be ready for. None of these can change a bit of any result.

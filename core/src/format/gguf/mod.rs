@@ -8,14 +8,15 @@
 //! ```
 //!
 //! [`GgufHeader`] reads everything before the data from any reader; [`GgufFile`] opens a file or all shards of a set
-//! and reads tensors by position; [`GgufWriter`] writes both, [`GgufStream`] a file that does not fit memory. Start reading at [`GgufHeader::read`].
+//! and reads tensors by position; [`GgufWriter`] writes both, [`GgufStream`] a file that does not fit memory. Start
+//! reading at [`GgufHeader::read`].
 //!
 //! Source: `docs/gguf.md` of the ggml repository.
 
 mod error;
 mod file;
-mod head;
 mod header;
+mod header_writer;
 mod input;
 mod layout;
 mod shards;
@@ -35,8 +36,8 @@ mod shards_tests;
 
 pub use error::{FormatError, HeaderError, ShardError};
 pub use file::GgufFile;
-pub use head::TensorShape;
 pub use header::GgufHeader;
+pub use header_writer::TensorShape;
 pub use layout::ShapeError;
 pub use stream::GgufStream;
 pub use writer::{GgufWriter, WriteError};

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::super::Metadata;
-use super::head::{self, TensorShape};
+use super::header_writer::{self, TensorShape};
 use super::writer::WriteError;
 
 /// A file that is being written: the tensor table is known from the start, the data comes in order.
@@ -24,7 +24,7 @@ use super::writer::WriteError;
 #[derive(Debug)]
 pub struct GgufStream<W> {
     out: W,
-    alignment: u64,
+    alignment_bytes: u64,
     /// Tensors that are not complete, the next one first.
     rest: std::vec::IntoIter<TensorShape>,
     /// The tensor at hand.
@@ -43,30 +43,31 @@ impl<W: Write> GgufStream<W> {
     pub fn begin(mut out: W, metadata: &Metadata, tensors: Vec<TensorShape>) -> Result<Self, WriteError> {
         const VERSION: u32 = 3;
         let entries: Vec<_> = metadata.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
-        let alignment = head::check(VERSION, &entries, tensors.iter())?;
-        let head = head::head(VERSION, &entries, tensors.iter(), alignment)?;
-        out.write_all(&head)
-            .and_then(|()| head::put_padding(&mut out, head.len() as u64, alignment))
+        let alignment_bytes = header_writer::check(VERSION, &entries, tensors.iter())?;
+        let header = header_writer::header(VERSION, &entries, tensors.iter(), alignment_bytes)?;
+        out.write_all(&header)
+            .and_then(|()| header_writer::put_padding(&mut out, header.len() as u64, alignment_bytes))
             .map_err(WriteError::unnamed)?;
-        let mut stream = GgufStream { out, alignment, rest: tensors.into_iter(), current: None };
+        let mut stream = GgufStream { out, alignment_bytes, rest: tensors.into_iter(), current: None };
         stream.next_tensor()?;
         Ok(stream)
     }
 
-    /// Appends bytes of the tensor at hand; when it is complete, the next one is. An error where they are more than it
-    /// has left.
+    /// Appends bytes of the tensor at hand; when it is complete, the next one is. One call may not span two tensors:
+    /// more bytes than the tensor has left are an error, and none of them is written.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let Some(current) = &mut self.current else {
             return Err(WriteError::Surplus(bytes.len() as u64));
         };
-        let written_bytes = current.written_bytes + bytes.len() as u64;
+        let written_bytes = current.written_bytes.saturating_add(bytes.len() as u64);
         if written_bytes > current.len_bytes {
             return Err(wrong_length(&current.name, written_bytes, current.len_bytes));
         }
         self.out.write_all(bytes).map_err(WriteError::unnamed)?;
         current.written_bytes = written_bytes;
         if written_bytes == current.len_bytes {
-            head::put_padding(&mut self.out, written_bytes, self.alignment).map_err(WriteError::unnamed)?;
+            header_writer::put_padding(&mut self.out, written_bytes, self.alignment_bytes)
+                .map_err(WriteError::unnamed)?;
             self.next_tensor()?;
         }
         Ok(())
@@ -119,7 +120,7 @@ mod tests {
             .tensor("b", GgmlType::F32, &[4, 3], &data[12..])
             .to_bytes();
         let shapes = vec![shape("a", &[3]), shape("b", &[4, 3])];
-        let mut stream = GgufStream::begin(Vec::new(), &metadata(), shapes).expect("a head");
+        let mut stream = GgufStream::begin(Vec::new(), &metadata(), shapes).expect("a header");
         for piece in [&data[..5], &data[5..12], &data[12..60]] {
             stream.append(piece).expect("room");
         }
@@ -128,13 +129,30 @@ mod tests {
 
     #[test]
     fn too_much_or_too_little_is_an_error_that_names_the_tensor() {
-        let mut stream = GgufStream::begin(Vec::new(), &metadata(), vec![shape("a", &[3])]).expect("a head");
+        let mut stream =
+            GgufStream::begin(Vec::new(), &metadata(), vec![shape("a", &[3])]).expect("a header");
         let message = stream.append(&[0; 13]).expect_err("12 bytes").to_string();
         assert!(message.contains("`a` has 13 bytes"), "{message}");
         stream.append(&[0; 11]).expect("room");
-        let mut complete = GgufStream::begin(Vec::new(), &metadata(), vec![]).expect("a head");
+        let mut complete = GgufStream::begin(Vec::new(), &metadata(), vec![]).expect("a header");
         assert!(matches!(complete.append(&[0; 3]), Err(WriteError::Surplus(3))));
         let message = stream.finish().expect_err("a byte is missing").to_string();
         assert!(message.contains("`a` has 11 bytes") && message.contains("12"), "{message}");
+    }
+
+    #[test]
+    fn offsets_beyond_64_bits_are_an_error_that_names_the_tensor() {
+        let shapes = ["a", "b", "c"].map(|name| shape(name, &[1 << 60]));
+        assert!(GgufStream::begin(Vec::new(), &metadata(), shapes.to_vec()).is_ok(), "3 * 2^62 bytes");
+        let shapes = ["a", "b", "c", "d"].map(|name| shape(name, &[1 << 60]));
+        let error = GgufStream::begin(Vec::new(), &metadata(), shapes.to_vec()).expect_err("2^64 bytes");
+        assert!(error.to_string().contains("up to tensor `d`"), "{error}");
+    }
+
+    #[test]
+    fn no_message_has_an_empty_path() {
+        let error = WriteError::unnamed(std::io::ErrorKind::StorageFull.into());
+        assert!(error.to_string().starts_with("cannot write the data: "), "{error}");
+        assert!(error.at(std::path::Path::new("a.gguf")).to_string().starts_with("cannot write a.gguf: "));
     }
 }

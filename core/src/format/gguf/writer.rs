@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::super::{GgmlType, Metadata, Value};
-use super::head::{self, TensorShape};
+use super::header_writer::{self, TensorShape};
 use super::layout::ShapeError;
 use super::subject::shown;
 use super::{MAX_NESTING, shards};
@@ -80,6 +80,12 @@ pub enum WriteError {
         /// What is wrong.
         problem: ShapeError,
     },
+    /// Offsets beyond 64 bits.
+    #[error("the data up to tensor `{}` is longer than 2^64 - 1 bytes; write fewer tensors", shown(tensor))]
+    TooLong {
+        /// The first tensor that has no room.
+        tensor: String,
+    },
     /// More or fewer bytes than the dimensions need.
     #[error(
         "tensor `{}` has {found_bytes} bytes, but its type and dimensions need {expected_bytes}",
@@ -100,10 +106,10 @@ pub enum WriteError {
     #[error("{0} shards cannot be written; choose a number of tensors a shard that gives 1 to 99999")]
     ShardCount(usize),
     /// The operating system does not take the data.
-    #[error("cannot write {}: {problem}", path.display())]
+    #[error("cannot write {}: {problem}", path.as_deref().map_or("the data".into(), Path::to_string_lossy))]
     Io {
-        /// The file.
-        path: PathBuf,
+        /// The file, where the output has a name.
+        path: Option<PathBuf>,
         /// Why.
         problem: std::io::Error,
     },
@@ -112,14 +118,14 @@ pub enum WriteError {
 impl WriteError {
     /// Of an output that has no name here.
     pub(super) fn unnamed(problem: std::io::Error) -> Self {
-        Self::Io { path: PathBuf::new(), problem }
+        Self::Io { path: None, problem }
     }
 
     /// The same of a file, where it is about the output.
     #[must_use]
     pub fn at(self, path: &Path) -> Self {
         match self {
-            Self::Io { problem, .. } => Self::Io { path: path.to_owned(), problem },
+            Self::Io { problem, .. } => Self::Io { path: Some(path.to_owned()), problem },
             other => other,
         }
     }
@@ -163,17 +169,17 @@ impl GgufWriter {
     /// The whole file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, WriteError> {
         let mut bytes = Vec::new();
-        let layout = self.check()?;
-        self.emit(&mut bytes, layout)?;
+        let alignment_bytes = self.check()?;
+        self.emit(&mut bytes, alignment_bytes)?;
         Ok(bytes)
     }
 
     /// Writes the file, replacing one that exists.
     pub fn write(&self, path: &Path) -> Result<(), WriteError> {
-        let layout = self.check()?;
-        let at_path = |problem| WriteError::Io { path: path.to_owned(), problem };
+        let alignment_bytes = self.check()?;
+        let at_path = |problem| WriteError::Io { path: Some(path.to_owned()), problem };
         let mut out = BufWriter::new(File::create(path).map_err(at_path)?);
-        self.emit(&mut out, layout).map_err(|error| error.at(path))?;
+        self.emit(&mut out, alignment_bytes).map_err(|error| error.at(path))?;
         out.into_inner().map_err(|error| error.into_error()).and_then(|file| file.sync_all()).map_err(at_path)
     }
 
@@ -211,29 +217,29 @@ impl GgufWriter {
         Ok(paths)
     }
 
-    /// Checks everything before the first byte is written; gives the alignment.
+    /// Checks everything before the first byte is written; gives the alignment in bytes.
     fn check(&self) -> Result<u64, WriteError> {
-        let alignment = head::check(self.version, &self.entries, self.shapes())?;
+        let alignment_bytes = header_writer::check(self.version, &self.entries, self.shapes())?;
         for Tensor { shape, bytes } in &self.tensors {
             let (found_bytes, expected_bytes) = (bytes.len() as u64, shape.len_bytes()?);
             if found_bytes != expected_bytes {
                 return Err(WriteError::Length { tensor: shape.name.clone(), found_bytes, expected_bytes });
             }
         }
-        Ok(alignment)
+        Ok(alignment_bytes)
     }
 
     fn shapes(&self) -> impl ExactSizeIterator<Item = &TensorShape> + Clone {
         self.tensors.iter().map(|tensor| &tensor.shape)
     }
 
-    fn emit(&self, out: &mut impl Write, alignment: u64) -> Result<(), WriteError> {
-        let head = head::head(self.version, &self.entries, self.shapes(), alignment)?;
+    fn emit(&self, out: &mut impl Write, alignment_bytes: u64) -> Result<(), WriteError> {
+        let header = header_writer::header(self.version, &self.entries, self.shapes(), alignment_bytes)?;
         let data = self.tensors.iter().map(|tensor| &tensor.bytes);
         let put = |bytes: &Vec<u8>| {
             out.write_all(bytes)?;
-            head::put_padding(out, bytes.len() as u64, alignment)
+            header_writer::put_padding(out, bytes.len() as u64, alignment_bytes)
         };
-        [&head].into_iter().chain(data).try_for_each(put).map_err(WriteError::unnamed)
+        [&header].into_iter().chain(data).try_for_each(put).map_err(WriteError::unnamed)
     }
 }

@@ -1,7 +1,7 @@
-//! What stands before the data in a file that is written: checks, and the bytes.
+//! The header of a file that is written: checks, and the bytes.
 
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{self, Read, Write};
 
 use super::super::{GgmlType, Value};
 use super::writer::WriteError;
@@ -29,7 +29,7 @@ impl TensorShape {
     }
 }
 
-/// Checks everything before the first byte is written; gives the alignment.
+/// Checks everything before the first byte is written; gives the alignment in bytes.
 pub(super) fn check<'a>(
     version: u32,
     entries: &[(String, Value)],
@@ -56,36 +56,41 @@ pub(super) fn check<'a>(
 }
 
 /// The bytes before the data, without padding.
-pub(super) fn head<'a>(
+pub(super) fn header<'a>(
     version: u32,
     entries: &[(String, Value)],
     shapes: impl ExactSizeIterator<Item = &'a TensorShape>,
-    alignment: u64,
+    alignment_bytes: u64,
 ) -> Result<Vec<u8>, WriteError> {
-    let mut head = Vec::new();
-    head.extend(MAGIC);
-    head.extend(version.to_le_bytes());
-    head.extend((shapes.len() as u64).to_le_bytes());
-    head.extend((entries.len() as u64).to_le_bytes());
+    let mut header = Vec::new();
+    header.extend(MAGIC);
+    header.extend(version.to_le_bytes());
+    header.extend((shapes.len() as u64).to_le_bytes());
+    header.extend((entries.len() as u64).to_le_bytes());
     for (key, entry) in entries {
-        value::put_string(&mut head, key);
-        value::put(&mut head, entry);
+        value::put_string(&mut header, key);
+        value::put(&mut header, entry);
     }
     let mut offset = 0u64;
     for shape in shapes {
-        value::put_string(&mut head, &shape.name);
-        head.extend((shape.dims.len() as u32).to_le_bytes());
-        shape.dims.iter().for_each(|d| head.extend(d.to_le_bytes()));
-        head.extend(shape.ty.id().to_le_bytes());
-        head.extend(offset.to_le_bytes());
-        offset += shape.len_bytes()?.next_multiple_of(alignment);
+        value::put_string(&mut header, &shape.name);
+        header.extend((shape.dims.len() as u32).to_le_bytes());
+        shape.dims.iter().for_each(|d| header.extend(d.to_le_bytes()));
+        header.extend(shape.ty.id().to_le_bytes());
+        header.extend(offset.to_le_bytes());
+        offset = shape
+            .len_bytes()?
+            .checked_next_multiple_of(alignment_bytes)
+            .and_then(|len_bytes| offset.checked_add(len_bytes))
+            .ok_or_else(|| WriteError::TooLong { tensor: shape.name.clone() })?;
     }
-    Ok(head)
+    Ok(header)
 }
 
-/// Zeros that follow `len_bytes` bytes up to a multiple of the alignment.
-pub(super) fn put_padding(out: &mut impl Write, len_bytes: u64, alignment: u64) -> std::io::Result<()> {
-    out.write_all(&vec![0; (len_bytes.next_multiple_of(alignment) - len_bytes) as usize])
+/// Zeros that follow `len_bytes` bytes up to a multiple of the alignment, a power of two.
+pub(super) fn put_padding(out: &mut impl Write, len_bytes: u64, alignment_bytes: u64) -> io::Result<()> {
+    let padding_len_bytes = len_bytes.wrapping_neg() % alignment_bytes;
+    io::copy(&mut io::repeat(0).take(padding_len_bytes), out).map(|_| ())
 }
 
 fn check_names<'a>(names: impl Iterator<Item = &'a String>, limit_bytes: u64) -> Result<(), WriteError> {
