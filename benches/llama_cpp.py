@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Prefill and decode speed of `unisonic` and llama.cpp, interleaved: one pair of measurements after the other.
 
-    pip install xllamacpp==VERSION           # llama.cpp as a Python package; nothing is built
+    pip install xllamacpp==2026.10.11549     # llama.cpp as a Python package; nothing is built
     cargo build --release --locked
     python3 benches/llama_cpp.py --pairs 30 --threads 2 models/smollm2-135m-instruct-q4_1.gguf
 
 Each pair measures both programs on the same file, threads and lengths, who goes first alternating: prefill of PREFILL
 tokens from an empty cache, then DECODE tokens after those. The medians of the pairs' ratios are printed with a 95 %
 interval (order statistics), as Markdown; --json also writes every measurement to a file.
+
+llama.cpp counts N generated tokens, but its clock of generation starts when the first one is there, which the prompt's
+work gave: the time is that of N - 1 tokens. Its rate is multiplied by (N - 1) / N, so that both rates are tokens read
+one after the other, over their time.
 """
 
 import argparse
@@ -42,7 +46,7 @@ def llama_cpp(model, threads, prefill, decode):
         answer = server.handle_completions(request)
         timings = (answer if isinstance(answer, dict) else json.loads(answer))["timings"]
         assert timings["prompt_n"] == prefill and timings["predicted_n"] == decode, timings
-        return timings["prompt_per_second"], timings["predicted_per_second"]
+        return timings["prompt_per_second"], timings["predicted_per_second"] * (decode - 1) / decode
 
     measure()
     return measure
@@ -52,7 +56,7 @@ def unisonic(program, model, threads, prefill, decode):
     """A function that measures unisonic once, in a process of its own that warms up first."""
 
     def figure(*options):
-        command = [program, "bench", "--json", "--repetitions", "1", "--threads", str(threads), *options, model]
+        command = [program, "bench", "--json", "--no-bandwidth", "--repetitions", "1", "--threads", str(threads), *options, model]
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["tests"][0]
 
     def measure():

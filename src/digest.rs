@@ -1,10 +1,11 @@
-//! Digests by which two people find out whether they have the same: of logits, of token ids, of files.
+//! Digests for comparing results between machines: of logits, of token ids, of files.
 
 use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::path::Path;
 
 use anyhow::Context;
+use indicatif::ProgressBar;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 over the bits of logits, step after step: each value as little-endian binary32.
@@ -30,18 +31,12 @@ pub fn ids_sha256(ids: &[u32]) -> String {
     format!("{:x}", sha256.finalize())
 }
 
-/// SHA-256 of a file in hexadecimal; `progress(bytes)` is called as it goes on.
-pub fn file_sha256(path: &Path, progress: &mut dyn FnMut(u64)) -> anyhow::Result<String> {
-    let cannot_read = || format!("cannot read {}", path.display());
-    let mut file = File::open(path).with_context(cannot_read)?;
+/// SHA-256 of a file in hexadecimal; the bar counts its bytes.
+pub fn file_sha256(path: &Path, bar: &ProgressBar) -> anyhow::Result<String> {
     let mut sha256 = Sha256::new();
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        let len = file.read(&mut piece).with_context(cannot_read)?;
-        let Some(bytes) = piece.get(..len).filter(|bytes| !bytes.is_empty()) else { break };
-        sha256.update(bytes);
-        progress(len as u64);
-    }
+    File::open(path)
+        .and_then(|file| io::copy(&mut bar.wrap_read(file), &mut sha256))
+        .with_context(|| format!("cannot read {}", path.display()))?;
     Ok(format!("{:x}", sha256.finalize()))
 }
 
@@ -67,9 +62,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("abc");
         std::fs::write(&path, "abc").expect("a file");
-        let mut bytes = 0;
-        let digest = file_sha256(&path, &mut |len| bytes += len).expect("a digest");
+        let bar = ProgressBar::hidden();
+        let digest = file_sha256(&path, &bar).expect("a digest");
         assert_eq!(digest, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert_eq!(bytes, 3);
+        assert_eq!(bar.position(), 3);
     }
 }

@@ -1,17 +1,17 @@
-//! Ctrl-C: ends at once, or, from [`asks_first`] on, when the work at hand is done.
+//! Ctrl-C: ends at once, or, from [`defer_first_interrupt`] on, when the work at hand is done.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Exit code of a process that was interrupted (128 + SIGINT), as shells have it.
 pub const EXIT_CODE: u8 = 130;
 
-static ASKS_FIRST: AtomicBool = AtomicBool::new(false);
+static DEFERS_FIRST: AtomicBool = AtomicBool::new(false);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the handler. A second Ctrl-C, or one before [`asks_first`], ends the process.
+/// Installs the handler. A second Ctrl-C, or one before [`defer_first_interrupt`], ends the process.
 pub fn install() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
-        if !ASKS_FIRST.load(Ordering::SeqCst) || REQUESTED.swap(true, Ordering::SeqCst) {
+        if !DEFERS_FIRST.load(Ordering::SeqCst) || REQUESTED.swap(true, Ordering::SeqCst) {
             std::process::exit(EXIT_CODE.into());
         }
     })?;
@@ -19,8 +19,8 @@ pub fn install() -> anyhow::Result<()> {
 }
 
 /// From now on the first Ctrl-C only asks: whoever works looks at [`requested`] and ends in an orderly way.
-pub fn asks_first() {
-    ASKS_FIRST.store(true, Ordering::SeqCst);
+pub fn defer_first_interrupt() {
+    DEFERS_FIRST.store(true, Ordering::SeqCst);
 }
 
 /// Whether an end was asked for.

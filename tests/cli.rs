@@ -6,58 +6,10 @@ mod common;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
+use common::program::{assert_says, failed, last_line_json, model, names, succeeded, unisonic, with_stdin};
 use serde_json::Value as Json;
-
-fn unisonic(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_unisonic")).args(args).output().unwrap()
-}
-
-fn with_stdin(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_unisonic"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
-}
-
-#[track_caller]
-fn succeeded(output: Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "stderr: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Stderr of a command that must end with `code` and print nothing on stdout.
-#[track_caller]
-fn failed(output: Output, code: i32) -> String {
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "stderr: {stderr}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
-    assert!(stderr.starts_with("error: "), "stderr: {stderr}");
-    assert!(!stderr.contains("panicked"), "stderr: {stderr}");
-    stderr
-}
-
-#[track_caller]
-fn assert_says(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{part:?} is not in: {text}");
-    }
-}
-
-fn last_line_json(stdout: &str) -> Json {
-    serde_json::from_str(stdout.lines().last().unwrap()).unwrap()
-}
-
-fn model() -> String {
-    common::quant("Q4_0").to_str().unwrap().to_owned()
-}
 
 fn run_json(args: &[&str]) -> Json {
     let model = model();
@@ -212,14 +164,6 @@ fn passes_that_cannot_be_switched_are_refused_by_name() {
     assert_says(&refused("--stop-after", "no-such"), &["no-such", "hoist-select-outputs"]);
 }
 
-/// Names of the files in a folder, sorted.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn the_planner_can_be_watched_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
@@ -334,143 +278,6 @@ fn perplexity_scores_ids_and_texts() {
     assert_eq!(score(&["--text", &text, "--max-tokens", "3"])["logprobs"][2], right["logprobs"][2]);
     let empty = write("empty", "");
     failed(unisonic(&["perplexity", &model, "--text", &empty]), 1);
-}
-
-/// One line of JSON of a small `bench`.
-fn bench_json(args: &[&str]) -> Json {
-    let model = model();
-    let small = ["bench", "--json", "--prefill", "8,20", "--decode", "4", "-r", "2", &model];
-    last_line_json(&succeeded(unisonic(&[&small, args].concat())))
-}
-
-#[test]
-fn bench_measures_what_it_is_asked_for() {
-    let json = bench_json(&["--depth", "0,70"]);
-    let tests: Vec<_> = json["tests"].as_array().unwrap().iter().collect();
-    let names: Vec<_> =
-        tests.iter().map(|test| format!("{} {} {}", test["work"], test["tokens"], test["depth"])).collect();
-    let expected = [
-        "prefill\" 8 0",
-        "prefill\" 20 0",
-        "decode\" 4 0",
-        "prefill\" 8 70",
-        "prefill\" 20 70",
-        "decode\" 4 70",
-    ];
-    assert_eq!(names, expected.map(|name| format!("\"{name}")));
-    for test in &tests {
-        assert_eq!(test["seconds"].as_array().unwrap().len(), 2, "a number for each repetition");
-        let rate = &test["tokens_per_second"];
-        let [low, median, high] = ["low", "median", "high"].map(|key| rate[key].as_f64().unwrap());
-        assert!(0.0 < low && low <= median && median <= high, "{rate}");
-        assert_eq!(test["floor_share"].is_null(), test["work"] == "prefill");
-    }
-    let read = |test: usize| tests[test]["bytes_per_token"].as_f64().unwrap();
-    let kv = read(5) - read(2);
-    assert_eq!(kv, 70.0 * 3.0 * 2.0 * (3.0 * 64.0 + 8.0), "70 tokens, three layers, two heads of 64");
-    assert!(json["bandwidth"]["bytes_per_second"].as_f64().unwrap() > 0.0);
-    let file = &json["model"]["files"][0];
-    assert_eq!(file["name"], "llama-Q4_0.gguf");
-    assert_eq!(file["sha256"].as_str().unwrap().len(), 64);
-}
-
-#[test]
-fn bench_digests_do_not_depend_on_chunks_or_threads() {
-    let digests = |args: &[&str]| {
-        let json = bench_json(args);
-        (json["logits_sha256"].clone(), json["ids_sha256"].clone())
-    };
-    let right = digests(&["--chunk", "1", "--threads", "1"]);
-    let known = [
-        "f7fed35bd54c7cfd1caa94ac66538996a1f4bda02a5497d8aff66df46e69bc0c",
-        "bf2f8f6a6a9715e7b7fdfac20d283a30f51b000b2b66a941133a34f7cbca7188",
-    ];
-    assert_eq!(
-        right,
-        (known[0].into(), known[1].into()),
-        "the same on every machine, while the profile is u1"
-    );
-    assert_eq!(digests(&["--chunk", "64", "--threads", "3", "--depth", "0,70"]), right);
-    assert_eq!(digests(&["--device", "cpu-scalar"]), right);
-}
-
-#[test]
-fn bench_writes_tables_reports_and_charts() {
-    let folder = tempfile::tempdir().unwrap();
-    let (model, svg) = (model(), folder.path().join("chart.svg"));
-    let small = ["bench", "--prefill", "8", "--decode", "2", "-r", "1", &model];
-    let table = succeeded(unisonic(&[&small[..], &["--svg", svg.to_str().unwrap()]].concat()));
-    assert_says(&table, &["prefill 8", "decode 2", "tokens/s", "share", "thread", "sha256"]);
-    let chart = std::fs::read_to_string(svg).unwrap();
-    assert!(chart.starts_with("<svg") && chart.ends_with("</svg>\n"), "{chart}");
-    let report = succeeded(unisonic(&[&small[..], &["--report", "--threads", "2"]].concat()));
-    assert_says(
-        &report,
-        &["### unisonic bench", "llama-Q4_0.gguf", "| decode 2 |", "2 threads", "**driver**: host"],
-    );
-}
-
-#[test]
-fn bench_says_which_option_asks_for_too_much() {
-    let model = model();
-    let says = |args: &[&str]| failed(unisonic(&[&["bench", &model], args].concat()), 1);
-    assert_says(&says(&["--depth", "500"]), &["--depth 500 with --prefill 512", "1012", "512"]);
-    assert_says(
-        &says(&["--prefill", "8", "--depth", "200", "--context", "200"]),
-        &["--decode 64", "264", "--context is 200"],
-    );
-    assert_says(&says(&["--prefill", "0", "--decode", "0"]), &["nothing to measure"]);
-    failed(unisonic(&["bench", "--json", "--report", &model]), 2);
-    failed(unisonic(&["bench", "-r", "0", &model]), 2);
-}
-
-#[test]
-fn synthetic_models_run_and_are_always_the_same() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let write = |name: &str, args: &[&str]| {
-        let path = path(name);
-        let output =
-            unisonic(&[&["synth", "smollm2-135m", &path, "--layers", "1", "--quant", "q4_0"], args].concat());
-        assert_eq!(succeeded(output), "");
-        std::fs::read(path).unwrap()
-    };
-    let first = write("a.gguf", &[]);
-    assert!(first == write("b.gguf", &["--context", "8192"]), "the same arguments, the same bytes");
-    assert!(first != write("c.gguf", &["--seed", "1"]), "another seed, other bytes");
-    let again = ["synth", "smollm2-135m", &path("a.gguf")];
-    assert_says(&failed(unisonic(&again), 1), &["a.gguf exists", "--force"]);
-    let info = last_line_json(&succeeded(unisonic(&["info", "--json", &path("a.gguf")])));
-    assert_eq!(info["layers"], 1);
-    assert_says(info["runs"].as_str().unwrap(), &["yes"]);
-    let run = ["run", "--json", "-n", "4", "--context", "64", &path("a.gguf"), "Hello"];
-    let run = last_line_json(&succeeded(unisonic(&run)));
-    assert_eq!((&run["prompt_tokens"], &run["stop"]), (&Json::from(5), &Json::from("length")));
-    let mut left = names(folder.path());
-    left.retain(|name| !name.ends_with(".gguf"));
-    assert!(left.is_empty(), "{left:?}");
-}
-
-#[test]
-fn a_synthetic_qwen_can_be_measured() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("qwen.gguf").to_str().unwrap().to_owned();
-    succeeded(unisonic(&["synth", "qwen2.5-0.5b", &path, "--layers", "2"]));
-    let bench = ["bench", "--json", "--prefill", "8", "--decode", "2", "-r", "1", &path];
-    let json = last_line_json(&succeeded(unisonic(&bench)));
-    assert_eq!(json["model"]["architecture"], "qwen2");
-    assert_eq!(json["tests"].as_array().unwrap().len(), 2);
-}
-
-#[test]
-fn synth_lists_shapes_and_names_what_it_does_not_know() {
-    let list = succeeded(unisonic(&["synth", "--list"]));
-    assert_says(&list, &["qwen2.5-7b", "llama-3.1-8b", "8030 M", "4.91"]);
-    let out = "never-written.gguf";
-    assert_says(&failed(unisonic(&["synth", "gpt-5", out]), 2), &["gpt-5", "qwen2.5-0.5b"]);
-    assert_says(&failed(unisonic(&["synth", "gemma3-1b", out, "--layers", "27"]), 1), &["26 layers", "27"]);
-    assert_says(&failed(unisonic(&["synth", "gemma3-1b", "no/such/folder/x.gguf"]), 1), &["no/such/folder"]);
-    failed(unisonic(&["synth", "gemma3-1b"]), 2);
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn answer(
     let mut text = String::new();
     let mut digest = args.logits_digest.then(LogitsDigest::default);
     let mut output = Ok(());
-    interrupt::asks_first();
+    interrupt::defer_first_interrupt();
     let started = Instant::now();
     let mut first_token = None;
     let waiting = spinner(&format!("reading {} tokens of prompt", prompt.len()));

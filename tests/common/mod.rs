@@ -4,6 +4,7 @@
 
 pub mod float_state;
 pub mod golden;
+pub mod program;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -12,23 +12,34 @@ pub fn trained_len(file: &GgufFile) -> Option<u32> {
     file.metadata().u32(&format!("{architecture}.context_length")).ok().flatten()
 }
 
+/// Tokens that the digest's sequence needs room for.
+const DIGEST_END: u32 = DIGEST_PROMPT_TOKENS + DIGEST_TOKENS + 1;
+
+/// Whether the digest can be made: a model that was made for fewer tokens has none.
+pub fn has_digest(trained: Option<u32>) -> bool {
+    trained.is_none_or(|trained| trained >= DIGEST_END)
+}
+
 /// As long a context as the tests need, for a sequence at each depth.
 pub fn capacity(tests: &[Test], context: Option<u32>, trained: Option<u32>) -> anyhow::Result<Capacity> {
-    let digest = u64::from(DIGEST_PROMPT_TOKENS + DIGEST_TOKENS + 1);
-    let (longest, what) = tests.iter().map(|test| (test.end(), test)).fold(
-        (digest, "the digest".to_owned()),
-        |(longest, what), (end, test)| match end > longest {
-            true => (end, format!("--depth {} with --{} {}", test.depth, test.work.as_str(), test.tokens)),
-            false => (longest, what),
+    let digest = if has_digest(trained) { DIGEST_END.into() } else { 0 };
+    let (longest, what, options) = tests.iter().map(|test| (test.end(), test)).fold(
+        (digest, "the digest".to_owned(), String::new()),
+        |(longest, what, options), (end, test)| match end > longest {
+            true => {
+                let work = test.work.as_str();
+                let depth = if test.depth > 0 { "--depth or " } else { "" };
+                let what = format!("--depth {} with --{work} {}", test.depth, test.tokens);
+                (end, what, format!("; lower {depth}--{work}"))
+            }
+            false => (longest, what, options),
         },
     );
     if let Some(trained) = trained.filter(|&trained| longest > trained.into()) {
-        bail!("{what} needs a context of {longest} tokens, but the model was made for {trained}; give less");
+        bail!("{what} needs a context of {longest} tokens, but the model was made for {trained}{options}");
     }
     if let Some(context) = context.filter(|&context| longest > context.into()) {
-        bail!(
-            "{what} needs a context of {longest} tokens, but --context is {context}; give more, or leave it out"
-        );
+        bail!("{what} needs a context of {longest} tokens; raise --context {context}, or leave it out");
     }
     let needed = u32::try_from(longest).context("no context is that long")?;
     Ok(Capacity {
@@ -63,10 +74,18 @@ mod tests {
         };
         let message = says(Some(512), Some(8192));
         assert!(
-            message.contains("--depth 512 with --decode 64") && message.contains("--context is 512"),
+            message.contains("--depth 512 with --decode 64") && message.contains("raise --context 512"),
             "{message}"
         );
         let message = says(None, Some(512));
         assert!(message.contains("576") && message.contains("made for 512"), "{message}");
+        assert!(message.contains("lower --depth or --decode"), "{message}");
+    }
+
+    #[test]
+    fn a_model_for_short_texts_has_no_digest() {
+        assert!(has_digest(None) && has_digest(Some(81)) && !has_digest(Some(80)));
+        let capacity = capacity(&[decode(8, 0)], None, Some(80)).expect("fits");
+        assert_eq!(capacity.context_len, Some(8));
     }
 }

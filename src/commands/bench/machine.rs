@@ -1,6 +1,7 @@
 //! What a machine says of itself. Where it is silent, nothing is known: no figure is guessed.
 
 use std::fs;
+use std::path::Path;
 
 /// The machine that figures come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,16 +31,58 @@ pub fn peak_memory_bytes() -> Option<u64> {
     fs::read_to_string("/proc/self/status").ok().and_then(|text| kibibytes(&value(&text, "VmHWM")?))
 }
 
-/// Memory that a process can take without pushing another out (`MemAvailable` of Linux).
+/// Memory that this process can take without pushing others out: `MemAvailable` of Linux, or what its control group
+/// (version 2) has left, where that is less.
 pub fn available_memory_bytes() -> Option<u64> {
-    fs::read_to_string("/proc/meminfo").ok().and_then(|text| kibibytes(&value(&text, "MemAvailable")?))
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let whole = kibibytes(&value(&read("/proc/meminfo")?, "MemAvailable")?)?;
+    let in_group = || {
+        let groups = read("/proc/self/cgroup")?;
+        let folder = format!("/sys/fs/cgroup{}", groups.lines().find_map(|line| line.strip_prefix("0::"))?);
+        let number = |name: &str| read(&format!("{folder}/{name}"))?.trim().parse::<u64>().ok();
+        let stat = read(&format!("{folder}/memory.stat"))?;
+        // Pages of files count as used, but are given up when others need them.
+        let files = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok());
+        let used = number("memory.current")?.saturating_sub(files.unwrap_or(0));
+        Some(number("memory.max")?.saturating_sub(used))
+    };
+    Some(in_group().map_or(whole, |group| whole.min(group)))
 }
 
-/// Length of the largest cache of the first processor.
-pub fn cache_len_bytes() -> Option<u64> {
-    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
-    let sizes = caches.flatten().filter_map(|entry| fs::read_to_string(entry.path().join("size")).ok());
-    sizes.filter_map(|size| size_bytes(&size)).max()
+/// A cache as `/sys/devices/system/cpu/cpu*/cache/index*` describes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cache {
+    level: u32,
+    /// The processors that share it, such as `0-3`.
+    shared_by: String,
+    len_bytes: u64,
+}
+
+/// Length of all caches of the highest level together.
+pub fn caches_len_bytes() -> Option<u64> {
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let cpus = entries(Path::new("/sys/devices/system/cpu"));
+    let caches = cpus.flat_map(|cpu| entries(&cpu.join("cache"))).filter_map(|folder| {
+        let read = |name| fs::read_to_string(folder.join(name)).ok();
+        Some(Cache {
+            level: read("level")?.trim().parse().ok()?,
+            shared_by: read("shared_cpu_list")?.trim().to_owned(),
+            len_bytes: size_bytes(&read("size")?)?,
+        })
+    });
+    highest_level_len_bytes(caches.collect())
+}
+
+fn highest_level_len_bytes(mut caches: Vec<Cache>) -> Option<u64> {
+    caches.sort();
+    // Each processor describes the caches that it shares.
+    caches.dedup();
+    let level = caches.last()?.level;
+    caches
+        .iter()
+        .filter(|cache| cache.level == level)
+        .map(|cache| cache.len_bytes)
+        .reduce(u64::saturating_add)
 }
 
 /// The value of the first line `key : value`.
@@ -85,5 +128,20 @@ mod tests {
         assert_eq!(size_bytes("2M"), Some(2_097_152));
         assert_eq!(size_bytes("-1K"), None);
         assert_eq!(pretty_name("ID=debian\nPRETTY_NAME=\"Debian 13\"\n").as_deref(), Some("Debian 13"));
+    }
+
+    #[test]
+    fn shared_caches_count_once_and_others_add_up() {
+        let cache =
+            |level, shared_by: &str, len_bytes| Cache { level, shared_by: shared_by.into(), len_bytes };
+        let caches = vec![
+            cache(2, "0", 900),
+            cache(3, "0-1", 100),
+            cache(2, "1", 900),
+            cache(3, "0-1", 100),
+            cache(3, "2-3", 100),
+        ];
+        assert_eq!(highest_level_len_bytes(caches), Some(200));
+        assert_eq!(highest_level_len_bytes(vec![]), None);
     }
 }

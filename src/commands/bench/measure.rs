@@ -1,7 +1,8 @@
 //! What is measured, and the loop that measures it.
 //!
 //! Rounds are interleaved: each measures every test once, so that a machine that is busy for a while slows all tests
-//! and not one. The first round only warms up.
+//! and not one; each begins with another test, so that no test always follows the same one. The first round only warms
+//! up.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -22,7 +23,7 @@ pub const DIGEST_TOKENS: u32 = 64;
 pub enum Work {
     /// Reads a prompt and gives the logits of its last token.
     Prefill,
-    /// Reads one token after the other and gives the logits of each.
+    /// Reads fixed tokens one after the other and gives the logits of each; none of them is chosen by the model.
     Decode,
 }
 
@@ -54,7 +55,7 @@ impl Test {
     }
 }
 
-/// Digests of a greedy continuation: equal for equal models and profiles, on whatever machine.
+/// Digests of a greedy continuation: the same for the same file and profile on every machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Continuation {
     /// SHA-256 over the logits of each step.
@@ -63,10 +64,10 @@ pub struct Continuation {
     pub ids_sha256: String,
 }
 
-/// Continues the first [`DIGEST_PROMPT_TOKENS`] tokens of [`some_ids`] by [`DIGEST_TOKENS`], past any end token. `done` is
-/// called after each.
+/// Continues the first [`DIGEST_PROMPT_TOKENS`] tokens of [`fixed_ids`] by [`DIGEST_TOKENS`], past any end token. `done`
+/// is called after each.
 pub fn continuation(engine: &mut Engine, done: &dyn Fn()) -> Result<Continuation, EngineError> {
-    let prompt = some_ids(DIGEST_PROMPT_TOKENS.into(), engine.plan().vocab_len);
+    let prompt = fixed_ids(DIGEST_PROMPT_TOKENS.into(), engine.plan().vocab_len);
     let options = GenerateOptions { max_tokens: Some(DIGEST_TOKENS), ..GenerateOptions::default() };
     let mut logits_digest = LogitsDigest::default();
     let mut session = engine.session();
@@ -80,7 +81,7 @@ pub fn continuation(engine: &mut Engine, done: &dyn Fn()) -> Result<Continuation
 }
 
 /// Token ids that look random and are always the same: id i is the Philox word of position i, modulo the vocabulary.
-fn some_ids(len: u64, vocab_len: u32) -> Vec<u32> {
+fn fixed_ids(len: u64, vocab_len: u32) -> Vec<u32> {
     (0..len).map(|position| random_word(0, position as u32, 0, 0) % vocab_len.max(1)).collect()
 }
 
@@ -100,7 +101,7 @@ impl<'a> Bench<'a> {
         progress: &dyn Fn(u64),
     ) -> Result<Self, EngineError> {
         let longest = tests.iter().map(Test::end).max().unwrap_or(0);
-        let ids = some_ids(longest, engine.plan().vocab_len);
+        let ids = fixed_ids(longest, engine.plan().vocab_len);
         let piece_len = engine.chunk_rows() as usize;
         let mut sessions = Vec::new();
         for depth in depths(tests) {
@@ -114,11 +115,13 @@ impl<'a> Bench<'a> {
         Ok(Self { engine, tests, ids, sessions })
     }
 
-    /// Measures every test once; seconds of each. `done` is called after each.
-    pub fn round(&mut self, done: &dyn Fn()) -> Result<Vec<f64>, EngineError> {
-        let mut seconds = Vec::with_capacity(self.tests.len());
-        for test in self.tests {
-            seconds.push(self.run(*test)?);
+    /// Measures every test once, the one with index `first` (modulo their number) first; seconds of each, in the order of
+    /// the tests. `done` is called after each.
+    pub fn round(&mut self, first: usize, done: &dyn Fn()) -> Result<Vec<f64>, EngineError> {
+        let count = self.tests.len();
+        let mut seconds = vec![0.0; count];
+        for index in (0..count).map(|step| (first + step) % count) {
+            seconds[index] = self.run(self.tests[index])?;
             done();
         }
         Ok(seconds)
@@ -155,25 +158,29 @@ pub fn depths(tests: &[Test]) -> Vec<u32> {
     depths
 }
 
-/// Seconds of each repetition of each test. The bandwidth is measured between the rounds.
+/// What the rounds found.
+pub struct Measurements {
+    /// Seconds of each test, in each round.
+    pub seconds: Vec<Vec<f64>>,
+    /// Bandwidth of each round in bytes a second, measured before its tests; empty where it is not measured.
+    pub bandwidths: Vec<f64>,
+}
+
+/// Measures the tests in rounds, and the bandwidth before each.
 pub fn repeat(
     bench: &mut Bench<'_>,
     repetitions: u32,
-    mut bandwidth: Option<&mut Bandwidth>,
+    bandwidth: Option<&Bandwidth>,
     done: &dyn Fn(),
-) -> Result<Vec<Vec<f64>>, EngineError> {
-    let mut seconds = vec![Vec::new(); bench.tests.len()];
-    for _ in 0..repetitions {
-        if let Some(bandwidth) = &mut bandwidth {
-            // The first one may pay for pages that the system has put aside meanwhile.
-            bandwidth.pass();
-            bandwidth.pass();
-        }
-        for (all, one) in seconds.iter_mut().zip(bench.round(done)?) {
+) -> Result<Measurements, EngineError> {
+    let mut found = Measurements { seconds: vec![Vec::new(); bench.tests.len()], bandwidths: Vec::new() };
+    for round in 0..repetitions as usize {
+        found.bandwidths.extend(bandwidth.map(Bandwidth::measure));
+        for (all, one) in found.seconds.iter_mut().zip(bench.round(round, done)?) {
             all.push(one);
         }
     }
-    Ok(seconds)
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -182,10 +189,10 @@ mod tests {
 
     #[test]
     fn ids_are_known_and_inside_the_vocabulary() {
-        let ids = some_ids(1000, 259);
+        let ids = fixed_ids(1000, 259);
         assert!(ids.iter().all(|&id| id < 259));
         assert_eq!(
-            some_ids(3, u32::MAX),
+            fixed_ids(3, u32::MAX),
             [random_word(0, 0, 0, 0), random_word(0, 1, 0, 0), random_word(0, 2, 0, 0)]
         );
         let mut distinct = ids.clone();

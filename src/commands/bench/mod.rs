@@ -1,10 +1,11 @@
 //! `unisonic bench`: how fast a model reads prompts and generates, and how close to what memory allows.
 //!
 //! [`mod@measure`] says what is measured and does it, [`bandwidth`] measures the memory beside it; [`results`] holds what
-//! was found, [`table`], [`report`] and [`svg`] show it. Start reading at [`run`].
+//! was found, [`table`] and [`report`] (below the same [`mod@facts`]) and [`svg`] show it. Start reading at [`run`].
 
 mod bandwidth;
 mod capacity;
+mod facts;
 mod machine;
 mod measure;
 mod model_facts;
@@ -16,7 +17,6 @@ mod stats;
 mod svg;
 mod table;
 
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -29,21 +29,21 @@ use self::bandwidth::Bandwidth;
 use self::machine::Machine;
 use self::measure::{Bench, Continuation, DIGEST_TOKENS, Test, Work};
 use self::results::{BandwidthFigure, Memory, Results, Row};
-use self::stats::Summary;
 use crate::cli::{FileArg, LoadArgs};
 use crate::output::{progress_bar, write_json, write_stdout};
 use crate::{interrupt, model};
 
 const DETAILS: &str = "\
-A test is `prefill N` (reads N tokens, in chunks of --chunk) or `decode N` (reads N tokens, one after the other); with \
---depth D it follows D tokens that are in the KV cache already. Repetitions are interleaved: each round measures every \
-test once, after one round to warm up. Figures are medians; the quartiles show the spread. Token ids are always the \
-same, and the context is as long as the tests need.
+A test is `prefill N` (reads N tokens, in chunks of --chunk) or `decode N` (reads N tokens, one after the other, and \
+computes the logits of each); with --depth D it follows D tokens that are in the KV cache already. Token ids are fixed: \
+none is chosen from the logits. Repetitions are interleaved: each round measures every test once, after one round to \
+warm up. Figures are medians; the quartiles show the spread.
 
-The floor of decode is the time in which memory can deliver what a token has to read (weights, keys and values), at the \
-bandwidth that as many threads reach in the same run. A model that fits the caches can be faster than that.
+The floor of decode is the time to read a token's weights, keys and values once at the bandwidth that as many threads \
+reach in the same run. The share is this time over the measured one; it exceeds 100 % where caches hold a part of what \
+is read, as of a small model.
 
-The digest is over the logits of 64 greedy tokens: two machines with the same file and profile give the same.
+The digest is over the logits of 64 greedy tokens: the same for the same file and profile on every machine.
 
 Examples:
   unisonic bench model.gguf
@@ -54,9 +54,11 @@ Examples:
 
 No model at hand? `unisonic synth` writes one with random weights in the shape of a real one.";
 
+const CONTEXT_HELP: &str = "Longest sequence in tokens [default: what the tests and the digest need]";
+
 /// Measures how fast a model reads prompts (prefill) and generates (decode)
 #[derive(Args)]
-#[command(after_help = DETAILS)]
+#[command(after_help = DETAILS, mut_arg("context", |arg| arg.help(CONTEXT_HELP)))]
 pub struct BenchArgs {
     #[command(flatten)]
     file: FileArg,
@@ -72,6 +74,9 @@ pub struct BenchArgs {
     /// Measurements of each test
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
+    /// Leaves out the bandwidth of memory, and so the floor
+    #[arg(long)]
+    no_bandwidth: bool,
     /// Prints one line of JSON, with every measurement and the file's SHA-256
     #[arg(long, conflicts_with = "report")]
     json: bool,
@@ -92,10 +97,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let path = &args.file.file;
     let started = Instant::now();
     let file = model::open(path)?;
-    let capacity = capacity::capacity(&tests, args.load.context, capacity::trained_len(&file))?;
+    let trained = capacity::trained_len(&file);
+    let capacity = capacity::capacity(&tests, args.load.context, trained)?;
     let mut engine = model::load(&file, path, &args.load, &capacity)?;
     let load_seconds = started.elapsed().as_secs_f64();
 
+    let continuation = capacity::has_digest(trained).then(|| continuation(&mut engine)).transpose()?;
     let measured = measure(&mut engine, &tests, args)?;
     let results = Results {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -106,12 +113,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         load_seconds,
         memory: Memory {
             peak_bytes: measured.peak_bytes,
-            file_bytes: file.len_bytes(),
-            kv_bytes: kv_bytes(engine.plan(), &tests),
+            file_len_bytes: file.len_bytes(),
+            kv_len_bytes: kv_len_bytes(engine.plan(), &tests),
         },
         bandwidth: measured.bandwidth,
         rows: rows(engine.plan(), &tests, measured.seconds),
-        continuation: measured.continuation,
+        continuation,
     };
     match (args.json, args.report) {
         (true, _) => write_json(&results.json()),
@@ -138,49 +145,58 @@ fn tests(args: &BenchArgs) -> anyhow::Result<Vec<Test>> {
     Ok(tests)
 }
 
-struct Measured {
-    seconds: Vec<Vec<f64>>,
-    continuation: Continuation,
-    bandwidth: Option<BandwidthFigure>,
-    peak_bytes: Option<u64>,
-}
-
-/// The digest, a round to warm up, and the repetitions.
-fn measure(engine: &mut Engine, tests: &[Test], args: &BenchArgs) -> anyhow::Result<Measured> {
+fn continuation(engine: &mut Engine) -> anyhow::Result<Continuation> {
     let bar = progress_bar("generating", DIGEST_TOKENS.into());
     let continuation = measure::continuation(engine, &|| bar.inc(1))?;
     bar.finish_and_clear();
+    Ok(continuation)
+}
+
+struct Measured {
+    seconds: Vec<Vec<f64>>,
+    bandwidth: Result<BandwidthFigure, String>,
+    peak_bytes: Option<u64>,
+}
+
+/// A round to warm up, and the repetitions.
+fn measure(engine: &mut Engine, tests: &[Test], args: &BenchArgs) -> anyhow::Result<Measured> {
+    let threads = engine.device().threads;
     let filling = measure::depths(tests).iter().copied().map(u64::from).sum();
     let bar = progress_bar("filling the cache", filling);
     let mut bench = Bench::new(engine, tests, &|tokens| bar.inc(tokens))?;
     bar.finish_and_clear();
     let bar = progress_bar("measuring", (u64::from(args.repetitions) + 1) * tests.len() as u64);
-    bench.round(&|| bar.inc(1))?;
+    bench.round(0, &|| bar.inc(1))?;
     // Everything has run now; what follows takes memory for itself.
     let peak_bytes = machine::peak_memory_bytes();
-    let threads = args
-        .load
-        .threads
-        .map_or_else(std::thread::available_parallelism, Ok)
-        .unwrap_or(NonZero::<usize>::MIN);
-    let mut bandwidth =
-        Bandwidth::new(threads, machine::cache_len_bytes(), machine::available_memory_bytes());
-    let seconds = measure::repeat(&mut bench, args.repetitions, bandwidth.as_mut(), &|| bar.inc(1))?;
+    let bandwidth = bandwidth(tests, threads, args.no_bandwidth);
+    let found = measure::repeat(&mut bench, args.repetitions, bandwidth.as_ref().ok(), &|| bar.inc(1))?;
     bar.finish_and_clear();
     let bandwidth = bandwidth.map(|bandwidth| BandwidthFigure {
-        bytes_per_second: bandwidth.best_bytes_per_second(),
-        threads: threads.get(),
+        bytes_per_second: found.bandwidths,
+        threads: bandwidth.threads(),
         buffer_len_bytes: bandwidth.len_bytes(),
     });
-    Ok(Measured { seconds, continuation, bandwidth, peak_bytes })
+    Ok(Measured { seconds: found.seconds, bandwidth, peak_bytes })
+}
+
+/// What measures the bandwidth for as many threads as the device has, or why nothing does.
+fn bandwidth(tests: &[Test], threads: Option<u32>, is_left_out: bool) -> Result<Bandwidth, String> {
+    if is_left_out {
+        return Err("--no-bandwidth leaves it out".into());
+    }
+    if tests.iter().all(|test| test.work == Work::Prefill) {
+        return Err("nothing is decoded".into());
+    }
+    let threads = threads.ok_or("the device does not compute on the host")?;
+    Bandwidth::new(threads, machine::caches_len_bytes(), machine::available_memory_bytes())
 }
 
 fn rows(plan: &Plan, tests: &[Test], seconds: Vec<Vec<f64>>) -> Vec<Row> {
-    let tests = tests.iter().zip(seconds);
-    tests.filter_map(|(&test, seconds)| Some(row(plan, test, Summary::of(&seconds)?, seconds))).collect()
+    tests.iter().zip(seconds).map(|(&test, seconds)| row(plan, test, seconds)).collect()
 }
 
-fn row(plan: &Plan, test: Test, summary: Summary, seconds: Vec<f64>) -> Row {
+fn row(plan: &Plan, test: Test, seconds: Vec<f64>) -> Row {
     let tokens = u64::from(test.tokens);
     let (outputs, bytes_per_token) = match test.work {
         Work::Prefill => (1, None),
@@ -190,11 +206,11 @@ fn row(plan: &Plan, test: Test, summary: Summary, seconds: Vec<f64>) -> Row {
             (tokens, Some(bytes as f64 / tokens as f64))
         }
     };
-    Row { test, seconds, summary, macs: plan.linear_macs(tokens, outputs), bytes_per_token }
+    Row { test, seconds, macs: plan.linear_macs(tokens, outputs), bytes_per_token }
 }
 
 /// Bytes of the KV pages that the tests write: the longest of each depth.
-fn kv_bytes(plan: &Plan, tests: &[Test]) -> u64 {
+fn kv_len_bytes(plan: &Plan, tests: &[Test]) -> u64 {
     let pages = |depth| {
         let ends = tests.iter().filter(|test| test.depth == depth).map(Test::end);
         ends.max().unwrap_or(0).div_ceil(PAGE_TOKENS.into())

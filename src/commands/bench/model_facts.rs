@@ -6,7 +6,7 @@ use anyhow::Context;
 use unisonic_core::format::GgufFile;
 
 use super::results::{Model, ModelFile};
-use crate::output::progress_bar;
+use crate::output::bytes_bar;
 use crate::{digest, model};
 
 /// Reads the facts off an open file; digests of files take their time and are made on request.
@@ -27,8 +27,8 @@ pub fn model_facts(file: &GgufFile, with_sha256: bool) -> anyhow::Result<Model> 
 fn model_file(path: &Path, with_sha256: bool) -> anyhow::Result<ModelFile> {
     let metadata = path.metadata().with_context(|| format!("cannot read {}", path.display()))?;
     let sha256 = || {
-        let bar = progress_bar("hashing", metadata.len());
-        let sha256 = digest::file_sha256(path, &mut |bytes| bar.inc(bytes));
+        let bar = bytes_bar("hashing", metadata.len());
+        let sha256 = digest::file_sha256(path, &bar);
         bar.finish_and_clear();
         sha256
     };

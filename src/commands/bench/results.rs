@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::machine::Machine;
-use super::measure::{Continuation, Test, Work};
+use super::measure::{Continuation, Test};
 use super::stats::Summary;
 
 /// Everything that the outputs show.
@@ -22,12 +22,12 @@ pub struct Results {
     pub load_seconds: f64,
     /// Where the memory went.
     pub memory: Memory,
-    /// What memory allows; none where there was no room to measure it.
-    pub bandwidth: Option<BandwidthFigure>,
+    /// How fast memory is, or why that was not measured.
+    pub bandwidth: Result<BandwidthFigure, String>,
     /// Measurements.
     pub rows: Vec<Row>,
-    /// What two machines can compare.
-    pub continuation: Continuation,
+    /// What two machines can compare; none where the model was made for shorter texts.
+    pub continuation: Option<Continuation>,
 }
 
 /// The model.
@@ -59,19 +59,26 @@ pub struct Memory {
     /// Most that was ever resident, before the bandwidth was measured; none where the system does not tell.
     pub peak_bytes: Option<u64>,
     /// Length of the model's files.
-    pub file_bytes: u64,
+    pub file_len_bytes: u64,
     /// Keys and values of all tokens that the tests run.
-    pub kv_bytes: u64,
+    pub kv_len_bytes: u64,
 }
 
 /// Memory bandwidth.
 pub struct BandwidthFigure {
-    /// Of the fastest pass.
-    pub bytes_per_second: f64,
+    /// Of each round.
+    pub bytes_per_second: Vec<f64>,
     /// Threads that read.
     pub threads: usize,
     /// What they read.
     pub buffer_len_bytes: u64,
+}
+
+impl BandwidthFigure {
+    /// Median of the rounds.
+    pub fn median(&self) -> f64 {
+        Summary::of(self.bytes_per_second.iter().copied()).median
+    }
 }
 
 /// Measurements of a test.
@@ -80,8 +87,6 @@ pub struct Row {
     pub test: Test,
     /// Of each repetition, in their order.
     pub seconds: Vec<f64>,
-    /// Of `seconds`.
-    pub summary: Summary,
     /// Multiplications of linear layers in the whole test.
     pub macs: u64,
     /// Bytes that a token of a decode test has to read, averaged over its tokens; none for prefill, where many tokens
@@ -92,27 +97,34 @@ pub struct Row {
 impl Row {
     /// Speed.
     pub fn tokens_per_second(&self) -> Summary {
-        self.summary.falling(|seconds| f64::from(self.test.tokens) / seconds)
+        self.summary(|seconds| f64::from(self.test.tokens) / seconds)
     }
 
     /// Time of a token in milliseconds.
     pub fn ms_per_token(&self) -> Summary {
-        self.summary.times(1e3 / f64::from(self.test.tokens))
+        self.summary(|seconds| seconds * 1e3 / f64::from(self.test.tokens))
     }
 
     /// Multiplications of linear layers, in units of 10^9 a second.
     pub fn gmacs_per_second(&self) -> f64 {
-        self.macs as f64 / self.summary.median * 1e-9
+        self.summary(|seconds| self.macs as f64 / seconds * 1e-9).median
     }
 
-    /// Least time of a token that the memory allows, in milliseconds.
-    pub fn floor_ms_per_token(&self, bandwidth: Option<&BandwidthFigure>) -> Option<f64> {
-        Some(self.bytes_per_token? / bandwidth?.bytes_per_second * 1e3)
+    /// Time in which memory delivers what a token reads, in milliseconds, at the median of the measured bandwidths.
+    pub fn floor_ms_per_token(&self, bandwidth: &BandwidthFigure) -> Option<f64> {
+        Some(self.bytes_per_token? / bandwidth.median() * 1e3)
     }
 
-    /// Floor over measured time: 1 is as fast as memory allows.
-    pub fn floor_share(&self, bandwidth: Option<&BandwidthFigure>) -> Option<f64> {
-        Some(self.floor_ms_per_token(bandwidth)? / self.ms_per_token().median)
+    /// That time over the time it took, each from the same round: median of the rounds. It can exceed 1 where a cache
+    /// holds a part of what is read.
+    pub fn floor_share(&self, bandwidth: &BandwidthFigure) -> Option<f64> {
+        let bytes = self.bytes_per_token? * f64::from(self.test.tokens);
+        let rounds = self.seconds.iter().zip(&bandwidth.bytes_per_second);
+        Some(Summary::of(rounds.map(|(seconds, bandwidth)| bytes / bandwidth / seconds)).median)
+    }
+
+    fn summary(&self, figure: impl Fn(f64) -> f64) -> Summary {
+        Summary::of(self.seconds.iter().map(|&seconds| figure(seconds)))
     }
 
     /// Such as `prefill 512` or `decode 64 at 4096`.
@@ -132,7 +144,7 @@ impl Results {
         let files = model
             .files
             .iter()
-            .map(|file| json!({ "name": file.name, "size_bytes": file.len_bytes, "sha256": file.sha256 }));
+            .map(|file| json!({ "name": file.name, "len_bytes": file.len_bytes, "sha256": file.sha256 }));
         json!({
             "version": self.version,
             "model": {
@@ -150,21 +162,22 @@ impl Results {
             "chunk": self.chunk,
             "load_seconds": self.load_seconds,
             "peak_memory_bytes": memory.peak_bytes,
-            "file_bytes": memory.file_bytes,
-            "kv_bytes": memory.kv_bytes,
-            "bandwidth": self.bandwidth.as_ref().map(|bandwidth| json!({
+            "file_len_bytes": memory.file_len_bytes,
+            "kv_len_bytes": memory.kv_len_bytes,
+            "bandwidth": self.bandwidth.as_ref().ok().map(|bandwidth| json!({
                 "bytes_per_second": bandwidth.bytes_per_second,
                 "threads": bandwidth.threads,
-                "buffer_bytes": bandwidth.buffer_len_bytes,
+                "buffer_len_bytes": bandwidth.buffer_len_bytes,
             })),
-            "logits_sha256": continuation.logits_sha256,
-            "ids_sha256": continuation.ids_sha256,
+            "bandwidth_not_measured": self.bandwidth.as_ref().err(),
+            "logits_sha256": continuation.as_ref().map(|continuation| &continuation.logits_sha256),
+            "ids_sha256": continuation.as_ref().map(|continuation| &continuation.ids_sha256),
             "tests": self.rows.iter().map(|row| self.row_json(row)).collect::<Vec<_>>(),
         })
     }
 
     fn row_json(&self, row: &Row) -> Json {
-        let bandwidth = self.bandwidth.as_ref();
+        let bandwidth = self.bandwidth.as_ref().ok();
         json!({
             "work": row.test.work.as_str(),
             "tokens": row.test.tokens,
@@ -174,19 +187,14 @@ impl Results {
             "ms_per_token": summary_json(row.ms_per_token()),
             "linear_gmacs_per_second": row.gmacs_per_second(),
             "bytes_per_token": row.bytes_per_token,
-            "floor_ms_per_token": row.floor_ms_per_token(bandwidth),
-            "floor_share": row.floor_share(bandwidth),
+            "floor_ms_per_token": bandwidth.and_then(|bandwidth| row.floor_ms_per_token(bandwidth)),
+            "floor_share": bandwidth.and_then(|bandwidth| row.floor_share(bandwidth)),
         })
-    }
-
-    /// Whether anything was decoded, so that there is a floor.
-    pub fn has_decode(&self) -> bool {
-        self.rows.iter().any(|row| row.test.work == Work::Decode)
     }
 }
 
 fn summary_json(summary: Summary) -> Json {
-    json!({ "low": summary.low, "median": summary.median, "high": summary.high })
+    json!({ "q1": summary.q1, "median": summary.median, "q3": summary.q3 })
 }
 
 /// A number to about four digits.

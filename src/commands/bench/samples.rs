@@ -3,13 +3,11 @@
 use super::machine::Machine;
 use super::measure::{Continuation, Test, Work};
 use super::results::{BandwidthFigure, Memory, Model, ModelFile, Results, Row};
-use super::stats::Summary;
 
 /// Prefill and decode, the decode at two depths.
 pub fn results() -> Results {
     let row = |work, tokens, depth, seconds: [f64; 3], bytes_per_token| Row {
         test: Test { work, tokens, depth },
-        summary: Summary::of(&seconds).expect("three"),
         seconds: seconds.to_vec(),
         macs: 100_000_000 * u64::from(tokens),
         bytes_per_token,
@@ -31,6 +29,7 @@ pub fn results() -> Results {
             id: "cpu".into(),
             name: "CPU, AVX2, 2 threads".into(),
             profile: "u1".into(),
+            threads: Some(2),
         },
         machine: Machine {
             cpu: Some("Some CPU".into()),
@@ -38,13 +37,21 @@ pub fn results() -> Results {
         },
         chunk: 64,
         load_seconds: 0.25,
-        memory: Memory { peak_bytes: Some(120_000_000), file_bytes: 98_362_432, kv_bytes: 10_000_000 },
-        bandwidth: Some(BandwidthFigure { bytes_per_second: 20e9, threads: 2, buffer_len_bytes: 256 << 20 }),
+        memory: Memory {
+            peak_bytes: Some(120_000_000),
+            file_len_bytes: 98_362_432,
+            kv_len_bytes: 10_000_000,
+        },
+        bandwidth: Ok(BandwidthFigure {
+            bytes_per_second: vec![20e9, 16e9, 21e9],
+            threads: 2,
+            buffer_len_bytes: 256 << 20,
+        }),
         rows: vec![
             row(Work::Prefill, 512, 0, [0.5, 0.4, 0.6], None),
             row(Work::Decode, 64, 0, [0.64, 0.7, 0.62], Some(100e6)),
             row(Work::Decode, 64, 4096, [1.0, 1.28, 1.1], Some(150e6)),
         ],
-        continuation: Continuation { logits_sha256: "aa11".into(), ids_sha256: "bb22".into() },
+        continuation: Some(Continuation { logits_sha256: "aa11".into(), ids_sha256: "bb22".into() }),
     }
 }

@@ -34,7 +34,7 @@ pub fn svg(results: &Results) -> String {
     );
     let fastest = |work: Work| {
         let rates = results.rows.iter().filter(|row| row.test.work == work);
-        rates.map(|row| row.tokens_per_second().high).max_by(f64::total_cmp).unwrap_or(1.0)
+        rates.map(|row| row.tokens_per_second().q3).max_by(f64::total_cmp).unwrap_or(1.0)
     };
     for (index, row) in (0u32..).zip(&results.rows) {
         bar(&mut out, row, TITLE_HEIGHT + ROW_HEIGHT * index, fastest(row.test.work));
@@ -46,18 +46,19 @@ pub fn svg(results: &Results) -> String {
 fn bar(out: &mut String, row: &Row, top: u32, fastest: f64) {
     let rate = row.tokens_per_second();
     let x = |rate: f64| f64::from(BAR_LEFT) + rate / fastest * BAR_LEN;
-    let (low, median, high) = (x(rate.low), x(rate.median), x(rate.high));
+    let (q1, median, q3) = (x(rate.q1), x(rate.median), x(rate.q3));
     let (middle, baseline) = (top + BAR_HEIGHT / 2, top + BAR_HEIGHT - 3);
     let _ = writeln!(
         out,
         "<text x=\"12\" y=\"{baseline}\">{}</text>\n\
          <rect class=\"{}\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{:.1}\" height=\"{BAR_HEIGHT}\"/>\n\
-         <path class=\"quartiles\" d=\"M{low:.1} {middle}H{high:.1}M{low:.1} {top}v{BAR_HEIGHT}M{high:.1} {top}v{BAR_HEIGHT}\"/>\n\
+         <path class=\"quartiles\" d=\"M{q1:.1} {middle}H{q3:.1}M{q1:.1} {top}v{BAR_HEIGHT}M{q3:.1} \
+         {top}v{BAR_HEIGHT}\"/>\n\
          <text x=\"{:.1}\" y=\"{baseline}\">{}</text>",
         escaped(&row.label()),
         row.test.work.as_str(),
         median - f64::from(BAR_LEFT),
-        high + 8.0,
+        q3 + 8.0,
         digits(rate.median),
     );
 }
@@ -92,17 +93,17 @@ mod tests {
             <text x="12" y="24" font-weight="bold">Small &lt;&amp; quick&gt;</text>
             <text x="12" y="44" class="note">CPU, AVX2, 2 threads; tokens/s, median and quartiles</text>
             <text x="12" y="77">prefill 512</text>
-            <rect class="prefill" x="190" y="64" width="360.0" height="16"/>
-            <path class="quartiles" d="M517.3 72H590.0M517.3 64v16M590.0 64v16"/>
+            <rect class="prefill" x="190" y="64" width="355.6" height="16"/>
+            <path class="quartiles" d="M515.9 72H590.0M515.9 64v16M590.0 64v16"/>
             <text x="598.0" y="77">1024</text>
             <text x="12" y="105">decode 64</text>
-            <rect class="decode" x="190" y="92" width="393.8" height="16"/>
-            <path class="quartiles" d="M566.1 100H590.0M566.1 92v16M590.0 92v16"/>
+            <rect class="decode" x="190" y="92" width="393.7" height="16"/>
+            <path class="quartiles" d="M566.8 100H590.0M566.8 92v16M590.0 92v16"/>
             <text x="598.0" y="105">100.0</text>
             <text x="12" y="133">decode 64 at 4096</text>
-            <rect class="decode" x="190" y="120" width="229.1" height="16"/>
-            <path class="quartiles" d="M401.8 128H430.0M401.8 120v16M430.0 120v16"/>
-            <text x="438.0" y="133">58.18</text>
+            <rect class="decode" x="190" y="120" width="229.0" height="16"/>
+            <path class="quartiles" d="M402.9 128H430.5M402.9 120v16M430.5 120v16"/>
+            <text x="438.5" y="133">58.18</text>
             </svg>
         "#]].assert_eq(&svg(&samples::results()));
     }

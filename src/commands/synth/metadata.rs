@@ -4,7 +4,7 @@ use unisonic_core::format::{Metadata, Strings, Value};
 use unisonic_engine::tokenizer::BYTE_SYMBOLS;
 
 use super::quant::Quant;
-use super::shapes::Shape;
+use super::shapes::Hyperparameters;
 
 /// `tokenizer.ggml.token_type` of a piece of text.
 const NORMAL: i32 = 1;
@@ -14,7 +14,7 @@ const CONTROL: i32 = 3;
 const END: &str = "<|endoftext|>";
 
 /// Everything but the tensors.
-pub fn metadata(shape: &Shape, quant: Quant, layers: u32, context_len: u32, seed: u64) -> Metadata {
+pub fn metadata(shape: &Hyperparameters, quant: Quant, layers: u32, context_len: u32, seed: u64) -> Metadata {
     let mut metadata = Metadata::default();
     let mut put = |key: &str, value: Value| {
         let fresh = metadata.insert(&key.replace("{}", shape.architecture), value);
@@ -71,14 +71,14 @@ fn vocabulary(len: u32) -> (Strings, Vec<i32>) {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
     use unisonic_engine::tokenizer::{ControlTokens, Specials, Tokenizer};
 
-    use super::super::shapes::shape;
     use super::*;
 
     #[test]
     fn the_tokenizer_takes_the_vocabulary() {
-        let shape = shape("smollm2-135m").expect("a shape");
+        let shape = Hyperparameters::from_str("smollm2-135m", false).expect("a shape");
         let metadata = metadata(&shape, Quant::Q4_0, 2, 1024, 0);
         let tokenizer = Tokenizer::from_metadata(&metadata).expect("a tokenizer");
         assert_eq!(tokenizer.vocab_len(), shape.vocab_len);

@@ -16,16 +16,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use unisonic_core::format::{GgufStream, WriteError};
 
 use self::quant::Quant;
-use self::shapes::{SHAPES, Shape};
+use self::shapes::{Hyperparameters, SHAPES};
 use self::tensors::{Content, Tensor};
 use self::weights::Weights;
 use crate::interrupt;
-use crate::output::{bytes, progress_bar, say, write_stdout};
+use crate::output::{bytes, bytes_bar, say, write_stdout};
 
 const DETAILS: &str = "\
 The file has the size and the speed of the real model, but what it writes is noise: for measuring speed and memory \
@@ -49,8 +48,8 @@ const PIECE_LEN_BYTES: usize = 1 << 20;
 #[command(after_help = DETAILS)]
 pub struct SynthArgs {
     /// The shape
-    #[arg(value_name = "SHAPE", required_unless_present = "list", conflicts_with = "list", value_parser = shape_names())]
-    shape: Option<String>,
+    #[arg(value_name = "SHAPE", required_unless_present = "list", conflicts_with = "list")]
+    shape: Option<Hyperparameters>,
     /// The file to write
     #[arg(value_name = "OUT", required_unless_present = "list", conflicts_with = "list")]
     out: Option<PathBuf>,
@@ -74,17 +73,13 @@ pub struct SynthArgs {
     force: bool,
 }
 
-fn shape_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(SHAPES.iter().map(|shape| shape.name))
-}
-
 /// Runs the command.
 pub fn run(args: &SynthArgs) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
-    let (Some(name), Some(out)) = (&args.shape, &args.out) else {
+    let (Some(shape), Some(out)) = (&args.shape, &args.out) else {
         return write_stdout(&list()?).map(|()| ExitCode::SUCCESS);
     };
-    let shape = shapes::shape(name).context("there is no such shape")?;
+    let name = shape.name;
     let layers = args.layers.unwrap_or(shape.layers);
     if layers > shape.layers {
         bail!("{name} has {} layers, so that --layers {layers} cannot be had", shape.layers);
@@ -93,20 +88,15 @@ pub fn run(args: &SynthArgs) -> anyhow::Result<ExitCode> {
         bail!("{} exists; give another name, or --force to replace it", out.display());
     }
     let context_len = args.context.unwrap_or(shape.context_len);
-    let metadata = metadata::metadata(&shape, args.quant, layers, context_len, args.seed);
-    let tensors = tensors::tensors(&shape, args.quant, layers);
+    let metadata = metadata::metadata(shape, args.quant, layers, context_len, args.seed);
+    let tensors = tensors::tensors(shape, args.quant, layers);
     let len_bytes = len_bytes(&tensors)?;
     let written = write(out, args, len_bytes, |file| {
         let shapes = tensors.iter().map(|tensor| tensor.shape.clone()).collect();
         let mut stream = GgufStream::begin(file, &metadata, shapes)?;
-        let bar = progress_bar("writing (MB)", len_bytes / 1_000_000);
-        let mut done_bytes = 0;
+        let bar = bytes_bar("writing", len_bytes);
         for tensor in &tensors {
-            let done = &mut |len: usize| {
-                done_bytes += len as u64;
-                bar.set_position(done_bytes / 1_000_000);
-            };
-            if !append(&mut stream, tensor, args.seed, done)? {
+            if !append(&mut stream, tensor, args.seed, &|len| bar.inc(len))? {
                 return Ok(false);
             }
         }
@@ -136,9 +126,10 @@ fn write(
     // As a new file has it; the process's mask takes off what users do not want.
     let mut builder = tempfile::Builder::new();
     builder.prefix(".unisonic-synth-").permissions(Permissions::from_mode(0o666));
+    // From here on an interrupt ends this function, which removes the file.
+    interrupt::defer_first_interrupt();
     let file =
         builder.tempfile_in(folder).with_context(|| format!("cannot write into {}", folder.display()))?;
-    interrupt::asks_first();
     let mut buffered = BufWriter::with_capacity(PIECE_LEN_BYTES, file.as_file());
     let explain = |error: WriteError| match error.at(out) {
         WriteError::Io { problem, .. } if problem.kind() == ErrorKind::StorageFull => anyhow::anyhow!(
@@ -151,10 +142,13 @@ fn write(
     if !body(&mut buffered).map_err(explain)? {
         return Ok(false);
     }
-    let io = |problem| explain(WriteError::Io { path: out.to_owned(), problem });
+    let io = |problem| explain(WriteError::Io { path: Some(out.to_owned()), problem });
     buffered.flush().map_err(io)?;
     drop(buffered);
     file.as_file().sync_all().map_err(io)?;
+    if interrupt::requested() {
+        return Ok(false);
+    }
     let persisted = if args.force { file.persist(out) } else { file.persist_noclobber(out) };
     persisted.map_err(|error| io(error.error))?;
     Ok(true)
@@ -165,10 +159,10 @@ fn append(
     stream: &mut GgufStream<impl Write>,
     tensor: &Tensor,
     seed: u64,
-    done: &mut dyn FnMut(usize),
+    done: &dyn Fn(u64),
 ) -> Result<bool, WriteError> {
     let row_len = tensor.shape.dims.first().copied().unwrap_or(1) as f64;
-    let (deviation, mean) = match &tensor.content {
+    let (standard_deviation, mean) = match &tensor.content {
         Content::Values(values) => {
             stream.append(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())?;
             return Ok(true);
@@ -177,7 +171,7 @@ fn append(
         Content::Norm => (0.1, 1.0),
         Content::Bias => (0.1, 0.0),
     };
-    let weights = Weights::new(seed, &tensor.shape.name, tensor.shape.ty, deviation, mean);
+    let weights = Weights::new(seed, &tensor.shape.name, tensor.shape.ty, standard_deviation, mean);
     let units_per_piece = (PIECE_LEN_BYTES / weights.unit_len_bytes()) as u64;
     let mut piece = vec![0; units_per_piece as usize * weights.unit_len_bytes()];
     let (mut unit, mut left_bytes) = (0, tensor.shape.len_bytes()?);
@@ -189,7 +183,7 @@ fn append(
         let bytes = &mut piece[..len];
         weights.fill(unit, bytes);
         stream.append(bytes)?;
-        done(len);
+        done(len as u64);
         unit += units_per_piece;
         left_bytes -= len as u64;
     }
@@ -197,29 +191,31 @@ fn append(
 }
 
 fn len_bytes(tensors: &[Tensor]) -> Result<u64, WriteError> {
-    tensors.iter().map(|tensor| tensor.shape.len_bytes()).sum()
+    tensors.iter().try_fold(0, |sum: u64, Tensor { shape, .. }| {
+        sum.checked_add(shape.len_bytes()?).ok_or_else(|| WriteError::TooLong { tensor: shape.name.clone() })
+    })
 }
 
 /// The shapes as a table.
 fn list() -> anyhow::Result<String> {
-    const QUANTS: [(&str, Quant); 4] =
-        [("q4_0", Quant::Q4_0), ("q4_k_m", Quant::Q4_K_M), ("q8_0", Quant::Q8_0), ("f16", Quant::F16)];
+    const QUANTS: [Quant; 4] = [Quant::Q4_0, Quant::Q4_K_M, Quant::Q8_0, Quant::F16];
+    let names =
+        QUANTS.iter().filter_map(Quant::to_possible_value).map(|quant| format!("GB {}", quant.get_name()));
     let head =
         ["shape", "architecture", "layers", "hidden", "ff", "heads", "head", "vocabulary", "parameters"];
-    let mut lines = vec![head.map(str::to_owned).to_vec()];
-    lines[0].extend(QUANTS.map(|(name, _)| format!("GB {name}")));
+    let mut lines = vec![head.map(str::to_owned).into_iter().chain(names).collect()];
     for shape in SHAPES {
-        lines.push(facts(shape));
-        let sizes = QUANTS.map(|(_, quant)| len_bytes(&tensors::tensors(shape, quant, shape.layers)));
-        for size in sizes {
-            let gigabytes = format!("{:.2}", size? as f64 * 1e-9);
-            lines.last_mut().context("a line was added")?.push(gigabytes);
+        let mut line = facts(shape);
+        for quant in QUANTS {
+            let len_bytes = len_bytes(&tensors::tensors(shape, quant, shape.layers))?;
+            line.push(format!("{:.2}", len_bytes as f64 * 1e-9));
         }
+        lines.push(line);
     }
     Ok(crate::output::aligned(&lines))
 }
 
-fn facts(shape: &Shape) -> Vec<String> {
+fn facts(shape: &Hyperparameters) -> Vec<String> {
     let elements = |tensor: &Tensor| tensor.shape.dims.iter().product::<u64>();
     let parameters: u64 = tensors::tensors(shape, Quant::F16, shape.layers).iter().map(elements).sum();
     vec![

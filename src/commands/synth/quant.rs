@@ -23,7 +23,7 @@ pub enum Quant {
 
 /// What a matrix is for, as far as the mixtures care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Role {
     /// The head: `output.weight`, or the embedding table where it is the head as well.
     Head,
     /// `attn_v` or `ffn_down` of this layer, which mixtures keep more bits of in some layers.
@@ -41,12 +41,12 @@ impl Quant {
     /// The head is Q6_K where the rest has fewer bits. The `_M` mixtures give Q6_K to the sensitive matrices of the
     /// first and the last eighth of the layers and of each third one between. Rows that are not whole blocks of 256 get
     /// the type of blocks of 32 that is next: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K.
-    pub fn matrix_type(self, part: Part, layers: u32, row_len: u32) -> GgmlType {
+    pub fn matrix_type(self, role: Role, layers: u32, row_len: u32) -> GgmlType {
         let few_bits = !matches!(self, Quant::Q8_0 | Quant::F16 | Quant::Bf16 | Quant::F32);
         let mixed = matches!(self, Quant::Q4_K_M | Quant::Q5_K_M);
-        let ty = match part {
-            Part::Head if few_bits => GgmlType::Q6_K,
-            Part::Sensitive { layer } if mixed && use_more_bits(layer, layers) => GgmlType::Q6_K,
+        let ty = match role {
+            Role::Head if few_bits => GgmlType::Q6_K,
+            Role::Sensitive { layer } if mixed && use_more_bits(layer, layers) => GgmlType::Q6_K,
             _ => self.base(),
         };
         match ty {
@@ -103,23 +103,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_users_know() {
-        let names: Vec<_> = Quant::value_variants()
-            .iter()
-            .filter_map(|quant| Some(quant.to_possible_value()?.get_name().to_owned()))
-            .collect();
-        assert_eq!(names.join(" "), "q4_0 q4_1 q5_0 q5_1 q8_0 q4_k_m q5_k_m q6_k f16 bf16 f32");
-    }
-
-    #[test]
     fn rows_that_are_no_whole_blocks_fall_back() {
-        let ty = |quant: Quant, part, row_len| quant.matrix_type(part, 24, row_len);
-        assert_eq!(ty(Quant::Q4_K_M, Part::Other, 896), GgmlType::Q5_0);
-        assert_eq!(ty(Quant::Q4_K_M, Part::Head, 896), GgmlType::Q8_0);
-        assert_eq!(ty(Quant::Q4_K_M, Part::Head, 1024), GgmlType::Q6_K);
-        assert_eq!(ty(Quant::Q5_K_M, Part::Other, 640), GgmlType::Q5_1);
-        assert_eq!(ty(Quant::Q8_0, Part::Head, 1024), GgmlType::Q8_0);
-        assert_eq!(ty(Quant::F16, Part::Head, 1024), GgmlType::F16);
+        let ty = |quant: Quant, role, row_len| quant.matrix_type(role, 24, row_len);
+        assert_eq!(ty(Quant::Q4_K_M, Role::Other, 896), GgmlType::Q5_0);
+        assert_eq!(ty(Quant::Q4_K_M, Role::Head, 896), GgmlType::Q8_0);
+        assert_eq!(ty(Quant::Q4_K_M, Role::Head, 1024), GgmlType::Q6_K);
+        assert_eq!(ty(Quant::Q5_K_M, Role::Other, 640), GgmlType::Q5_1);
+        assert_eq!(ty(Quant::Q8_0, Role::Head, 1024), GgmlType::Q8_0);
+        assert_eq!(ty(Quant::F16, Role::Head, 1024), GgmlType::F16);
     }
 
     #[test]

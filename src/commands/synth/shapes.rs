@@ -1,8 +1,11 @@
 //! The shapes that can be written: hyperparameters of published models, from their `config.json`.
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
 /// Hyperparameters of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct Hyperparameters {
     /// What `unisonic synth` calls it.
     pub name: &'static str,
     /// `general.architecture`.
@@ -39,7 +42,7 @@ pub struct Shape {
     pub window: Option<u32>,
 }
 
-const LLAMA: Shape = Shape {
+const LLAMA: Hyperparameters = Hyperparameters {
     name: "",
     architecture: "llama",
     layers: 0,
@@ -59,7 +62,7 @@ const LLAMA: Shape = Shape {
     window: None,
 };
 
-const QWEN2: Shape = Shape {
+const QWEN2: Hyperparameters = Hyperparameters {
     architecture: "qwen2",
     vocab_len: 151_936,
     context_len: 32_768,
@@ -69,7 +72,7 @@ const QWEN2: Shape = Shape {
     ..LLAMA
 };
 
-const GEMMA3: Shape = Shape {
+const GEMMA3: Hyperparameters = Hyperparameters {
     architecture: "gemma3",
     heads: 4,
     kv_heads: 1,
@@ -84,8 +87,8 @@ const GEMMA3: Shape = Shape {
 };
 
 /// All shapes, smaller ones of a family first.
-pub const SHAPES: &[Shape] = &[
-    Shape {
+pub const SHAPES: &[Hyperparameters] = &[
+    Hyperparameters {
         name: "smollm2-135m",
         layers: 30,
         embedding_len: 576,
@@ -97,7 +100,7 @@ pub const SHAPES: &[Shape] = &[
         rope_base: 100_000.0,
         ..LLAMA
     },
-    Shape {
+    Hyperparameters {
         name: "qwen2.5-0.5b",
         layers: 24,
         embedding_len: 896,
@@ -106,7 +109,7 @@ pub const SHAPES: &[Shape] = &[
         kv_heads: 2,
         ..QWEN2
     },
-    Shape {
+    Hyperparameters {
         name: "qwen2.5-1.5b",
         layers: 28,
         embedding_len: 1536,
@@ -116,7 +119,7 @@ pub const SHAPES: &[Shape] = &[
         head_len: 128,
         ..QWEN2
     },
-    Shape {
+    Hyperparameters {
         name: "qwen2.5-7b",
         layers: 28,
         embedding_len: 3584,
@@ -128,7 +131,7 @@ pub const SHAPES: &[Shape] = &[
         tied: false,
         ..QWEN2
     },
-    Shape {
+    Hyperparameters {
         name: "qwen3-0.6b",
         architecture: "qwen3",
         layers: 28,
@@ -142,9 +145,9 @@ pub const SHAPES: &[Shape] = &[
         head_norms: true,
         ..QWEN2
     },
-    Shape { name: "gemma3-270m", layers: 18, embedding_len: 640, feed_forward_len: 2048, ..GEMMA3 },
-    Shape { name: "gemma3-1b", layers: 26, embedding_len: 1152, feed_forward_len: 6912, ..GEMMA3 },
-    Shape {
+    Hyperparameters { name: "gemma3-270m", layers: 18, embedding_len: 640, feed_forward_len: 2048, ..GEMMA3 },
+    Hyperparameters { name: "gemma3-1b", layers: 26, embedding_len: 1152, feed_forward_len: 6912, ..GEMMA3 },
+    Hyperparameters {
         name: "llama-3.2-1b",
         layers: 16,
         embedding_len: 2048,
@@ -154,7 +157,7 @@ pub const SHAPES: &[Shape] = &[
         rope_factor: Some(32.0),
         ..LLAMA
     },
-    Shape {
+    Hyperparameters {
         name: "llama-3.1-8b",
         layers: 32,
         embedding_len: 4096,
@@ -168,12 +171,18 @@ pub const SHAPES: &[Shape] = &[
     },
 ];
 
-/// The shape of a name.
-pub fn shape(name: &str) -> Option<Shape> {
-    SHAPES.iter().find(|shape| shape.name == name).copied()
+/// A shape is chosen by its name.
+impl ValueEnum for Hyperparameters {
+    fn value_variants<'a>() -> &'a [Self] {
+        SHAPES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name))
+    }
 }
 
-impl Shape {
+impl Hyperparameters {
     /// Values of all query heads.
     pub fn query_len(&self) -> u32 {
         self.heads * self.head_len

@@ -2,8 +2,8 @@
 
 use unisonic_core::format::{GgmlType, TensorShape};
 
-use super::quant::{Part, Quant};
-use super::shapes::Shape;
+use super::quant::{Quant, Role};
+use super::shapes::Hyperparameters;
 
 /// What a tensor holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +29,10 @@ pub struct Tensor {
 }
 
 /// All tensors of a shape cut to `layers` layers.
-pub fn tensors(shape: &Shape, quant: Quant, layers: u32) -> Vec<Tensor> {
+pub fn tensors(shape: &Hyperparameters, quant: Quant, layers: u32) -> Vec<Tensor> {
     let mut list = List { quant, layers, tensors: Vec::new() };
     let embedding = shape.embedding_len;
-    let table = if shape.tied { Part::Head } else { Part::Other };
+    let table = if shape.tied { Role::Head } else { Role::Other };
     list.matrix("token_embd".into(), table, embedding, shape.vocab_len);
     if let Some(factor) = shape.rope_factor {
         let factors = rope_factors(shape, factor);
@@ -43,7 +43,7 @@ pub fn tensors(shape: &Shape, quant: Quant, layers: u32) -> Vec<Tensor> {
     }
     list.vector("output_norm.weight".into(), embedding, Content::Norm);
     if !shape.tied {
-        list.matrix("output".into(), Part::Head, embedding, shape.vocab_len);
+        list.matrix("output".into(), Role::Head, embedding, shape.vocab_len);
     }
     list.tensors
 }
@@ -55,16 +55,16 @@ struct List {
 }
 
 impl List {
-    fn layer(&mut self, shape: &Shape, layer: u32) {
+    fn layer(&mut self, shape: &Hyperparameters, layer: u32) {
         let (embedding, feed_forward) = (shape.embedding_len, shape.feed_forward_len);
         let (query, key) = (shape.query_len(), shape.key_len());
         let name = |part: &str| format!("blk.{layer}.{part}");
         self.vector(name("attn_norm.weight"), embedding, Content::Norm);
-        let sensitive = Part::Sensitive { layer };
-        for (part, kind, len) in
-            [("attn_q", Part::Other, query), ("attn_k", Part::Other, key), ("attn_v", sensitive, key)]
+        let sensitive = Role::Sensitive { layer };
+        for (part, role, len) in
+            [("attn_q", Role::Other, query), ("attn_k", Role::Other, key), ("attn_v", sensitive, key)]
         {
-            self.matrix(name(part), kind, embedding, len);
+            self.matrix(name(part), role, embedding, len);
             if shape.bias {
                 self.vector(name(&format!("{part}.bias")), len, Content::Bias);
             }
@@ -73,13 +73,13 @@ impl List {
             self.vector(name("attn_q_norm.weight"), shape.head_len, Content::Norm);
             self.vector(name("attn_k_norm.weight"), shape.head_len, Content::Norm);
         }
-        self.matrix(name("attn_output"), Part::Other, query, embedding);
+        self.matrix(name("attn_output"), Role::Other, query, embedding);
         if shape.window.is_some() {
             self.vector(name("post_attention_norm.weight"), embedding, Content::Norm);
         }
         self.vector(name("ffn_norm.weight"), embedding, Content::Norm);
-        self.matrix(name("ffn_gate"), Part::Other, embedding, feed_forward);
-        self.matrix(name("ffn_up"), Part::Other, embedding, feed_forward);
+        self.matrix(name("ffn_gate"), Role::Other, embedding, feed_forward);
+        self.matrix(name("ffn_up"), Role::Other, embedding, feed_forward);
         self.matrix(name("ffn_down"), sensitive, feed_forward, embedding);
         if shape.window.is_some() {
             self.vector(name("post_ffw_norm.weight"), embedding, Content::Norm);
@@ -87,8 +87,8 @@ impl List {
     }
 
     /// A matrix `label.weight` with `rows` rows of `row_len`.
-    fn matrix(&mut self, label: String, part: Part, row_len: u32, rows: u32) {
-        let ty = self.quant.matrix_type(part, self.layers, row_len);
+    fn matrix(&mut self, label: String, role: Role, row_len: u32, rows: u32) {
+        let ty = self.quant.matrix_type(role, self.layers, row_len);
         let dims = vec![row_len.into(), rows.into()];
         let shape = TensorShape { name: format!("{label}.weight"), ty, dims };
         self.tensors.push(Tensor { shape, content: Content::Matrix });
@@ -103,7 +103,7 @@ impl List {
 /// What the frequency of each pair of a head is divided by (Llama 3's scaling as llama.cpp's converter computes it):
 /// nothing for short wavelengths, `factor` for long ones, a blend between. The context that the model was first made
 /// for is 8192 tokens.
-fn rope_factors(shape: &Shape, factor: f64) -> Vec<f32> {
+fn rope_factors(shape: &Hyperparameters, factor: f64) -> Vec<f32> {
     const ORIGINAL_CONTEXT_LEN: f64 = 8192.0;
     const LOW: f64 = 1.0;
     const HIGH: f64 = 4.0;
@@ -128,11 +128,17 @@ fn rope_factors(shape: &Shape, factor: f64) -> Vec<f32> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::shapes::{SHAPES, shape};
+    use clap::ValueEnum;
+
+    use super::super::shapes::SHAPES;
     use super::*;
 
+    fn shape(name: &str) -> Hyperparameters {
+        Hyperparameters::from_str(name, false).expect("a shape")
+    }
+
     fn counts(name: &str, quant: Quant) -> String {
-        let shape = shape(name).expect("a shape");
+        let shape = shape(name);
         let mut counts = BTreeMap::<&str, u32>::new();
         for tensor in tensors(&shape, quant, shape.layers) {
             *counts.entry(tensor.shape.ty.name()).or_default() += 1;
@@ -152,7 +158,7 @@ mod tests {
     #[test]
     fn parameters_are_those_of_real_models() {
         let parameters = |name| {
-            let shape = shape(name).expect("a shape");
+            let shape = shape(name);
             let tensors = tensors(&shape, Quant::F16, shape.layers);
             tensors.iter().map(|tensor| tensor.shape.dims.iter().product::<u64>()).sum::<u64>()
         };
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     fn long_wavelengths_are_stretched() {
-        let factors = rope_factors(&shape("llama-3.1-8b").expect("a shape"), 8.0);
+        let factors = rope_factors(&shape("llama-3.1-8b"), 8.0);
         assert_eq!(factors.len(), 64);
         assert_eq!((factors[0], factors[63]), (1.0, 8.0));
         assert!(factors.windows(2).all(|pair| pair[0] <= pair[1]));
@@ -175,7 +181,6 @@ mod tests {
 
     #[test]
     fn every_shape_has_whole_blocks_in_every_mixture() {
-        use clap::ValueEnum;
         for shape in SHAPES {
             for &quant in Quant::value_variants() {
                 for tensor in tensors(shape, quant, shape.layers) {

@@ -18,17 +18,23 @@ pub struct Weights {
     name: [u32; 2],
     ty: GgmlType,
     /// Standard deviation of the values.
-    deviation: f64,
+    standard_deviation: f64,
     /// Mean of the values.
     mean: f64,
 }
 
 impl Weights {
-    /// `deviation` and `mean` of the values; a mean other than 0 is for floats only.
-    pub fn new(seed: u64, name: &str, ty: GgmlType, deviation: f64, mean: f64) -> Self {
+    /// `standard_deviation` and `mean` of the values; a mean other than 0 is for floats only.
+    pub fn new(seed: u64, name: &str, ty: GgmlType, standard_deviation: f64, mean: f64) -> Self {
         let digest = Sha256::digest(name);
         let word = |i: usize| u32::from_le_bytes([digest[i], digest[i + 1], digest[i + 2], digest[i + 3]]);
-        Self { key: [seed as u32, (seed >> 32) as u32], name: [word(0), word(4)], ty, deviation, mean }
+        Self {
+            key: [seed as u32, (seed >> 32) as u32],
+            name: [word(0), word(4)],
+            ty,
+            standard_deviation,
+            mean,
+        }
     }
 
     /// Bytes that are filled at a time: a block, or a few floats.
@@ -57,7 +63,7 @@ impl Weights {
         philox4x32_10([index as u32, (index >> 32) as u32, self.name[0], self.name[1]], self.key)
     }
 
-    /// Turns random bits into a block: quants stay what they are, scales get the size that gives the deviation.
+    /// Turns random bits into a block: quants stay what they are, scales get the size that gives the standard deviation.
     fn shape(&self, bytes: &mut [u8]) {
         match self.ty {
             GgmlType::F32 => floats::<4>(bytes, |b| (self.uniform(u32::from_le_bytes(b))).to_le_bytes()),
@@ -76,18 +82,22 @@ impl Weights {
         }
     }
 
-    /// A value of the uniform distribution with this mean and deviation, from the upper 24 bits of a word.
+    /// A value of the uniform distribution with this mean and standard deviation, from the upper 24 bits of a word.
     fn uniform(&self, word: u32) -> f32 {
         let unit = (f64::from(word >> 8) + 0.5) / f64::from(1 << 24);
-        (self.mean + (2.0 * unit - 1.0) * self.deviation * libm::sqrt(3.0)) as f32
+        (self.mean + (2.0 * unit - 1.0) * self.standard_deviation * libm::sqrt(3.0)) as f32
     }
 
-    /// f16 d, and for formats with a minimum f16 m = -centre * d; then quants of `bits` bits.
+    /// f16 d, and for formats with a minimum f16 m = -centre * d; then quants of `bits` bits. Without a minimum the
+    /// levels reach one further down than up, so that d has either sign, for a mean of 0.
     fn block32(&self, bits: u32, centre: Option<f64>, bytes: &mut [u8]) {
-        let d = self.deviation / deviation_of_levels(bits) * variation(bytes[0]);
-        put_f16(bytes, 0, d);
-        if let Some(centre) = centre {
-            put_f16(bytes, 2, -centre * d);
+        let d = self.standard_deviation / level_standard_deviation(bits) * variation(bytes[0]);
+        match centre {
+            Some(centre) => {
+                put_f16(bytes, 0, d);
+                put_f16(bytes, 2, -centre * d);
+            }
+            None => put_f16(bytes, 0, if bytes[1] & 1 == 0 { d } else { -d }),
         }
     }
 
@@ -95,7 +105,7 @@ impl Weights {
     /// dmin = centre * d make it `d*sc*(q - centre)`. Scales are 32 to 63.
     fn sub_blocks32(&self, bits: u32, centre: f64, bytes: &mut [u8]) {
         let scales: [u8; 8] = std::array::from_fn(|j| 32 | bytes[4 + j] & 31);
-        let d = self.deviation / deviation_of_levels(bits) / root_mean_square(32..64);
+        let d = self.standard_deviation / level_standard_deviation(bits) / root_mean_square(32..64);
         put_f16(bytes, 0, d);
         put_f16(bytes, 2, centre * d);
         for j in 0..4 {
@@ -112,7 +122,11 @@ impl Weights {
             let magnitude = (64 | *scale & 63) as i8;
             *scale = (if *scale & 64 == 0 { magnitude } else { -magnitude }) as u8;
         }
-        put_f16(bytes, 208, self.deviation / deviation_of_levels(6) / root_mean_square(64..128));
+        put_f16(
+            bytes,
+            208,
+            self.standard_deviation / level_standard_deviation(6) / root_mean_square(64..128),
+        );
     }
 }
 
@@ -126,7 +140,7 @@ fn high(bytes: [u8; 2]) -> u32 {
 }
 
 /// Standard deviation of the integers of this many bits, all equally likely.
-fn deviation_of_levels(bits: u32) -> f64 {
+fn level_standard_deviation(bits: u32) -> f64 {
     let levels = f64::from(1u32 << bits);
     libm::sqrt((levels * levels - 1.0) / 12.0)
 }
@@ -195,10 +209,10 @@ mod tests {
             weights.fill(0, &mut bytes);
             let values = values(ty, &bytes);
             let square: f64 = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-            let deviation = libm::sqrt(square / values.len() as f64) * 64.0;
-            assert!((0.93..1.07).contains(&deviation), "{ty}: {deviation}");
+            let standard_deviation = libm::sqrt(square / values.len() as f64) * 64.0;
+            assert!((0.93..1.07).contains(&standard_deviation), "{ty}: {standard_deviation}");
             let mean = values.iter().map(|&v| f64::from(v)).sum::<f64>() / values.len() as f64 * 64.0;
-            assert!((-0.15..0.15).contains(&mean), "{ty}: {mean}");
+            assert!((-0.05..0.05).contains(&mean), "{ty}: {mean}");
         }
     }
 
@@ -238,6 +252,6 @@ mod tests {
             digest.update(bytes);
         }
         let digest = format!("{:x}", digest.finalize());
-        assert_eq!(digest, "650c9b4c2cebffa6343962b33befe6ee873d5d83c1e1bf96dae52a6b3f4b916b");
+        assert_eq!(digest, "32a4efbd337617242a4b4cea1f8400b362bb3f0cd7f1efcd25487d28aef2d420");
     }
 }
