@@ -56,7 +56,8 @@ def unisonic(program, model, threads, prefill, decode):
     """A function that measures unisonic once, in a process of its own that warms up first."""
 
     def figure(*options):
-        command = [program, "bench", "--json", "--no-bandwidth", "--repetitions", "1", "--threads", str(threads), *options, model]
+        fixed = ["--json", "--no-bandwidth", "--repetitions", "1", "--threads", str(threads)]
+        command = [program, "bench", *fixed, *options, model]
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["tests"][0]
 
     def measure():

@@ -1,5 +1,5 @@
-//! What running a plan costs: bytes of the operands of profile u1 and multiplications of linear layers, counted from the
-//! plan alone. Speeds are compared with it.
+//! What running a plan costs: bytes of the operands of profile u1 and multiplications of linear layers, counted from
+//! the plan alone. Speeds are compared with it.
 
 use super::{Encoding, KvLayer, Op, Plan, Rows, Weight};
 use crate::numerics::w16::{w16_plane_len, w16_scales_len};
@@ -34,7 +34,8 @@ impl Plan {
         self.kv_layers.iter().map(KvLayer::token_len_bytes).sum()
     }
 
-    /// Bytes of the operands that decoding one token of one sequence at `position` (the number of tokens before it) reads:
+    /// Bytes of the operands that decoding one token of one sequence reads at `position`, the number of tokens before
+    /// it:
     ///
     /// - each weight of a step once for each step that reads it, whole, except the embedding table, of which one row
     ///   is read. A table that is the head as well (tied) is read whole by the head, and one row by the look-up.

@@ -31,8 +31,8 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Starts the threads, given the length of all last-level caches and the memory that is left, where they are known. An
-    /// error says why there is no measurement.
+    /// Starts the threads, given the length of all last-level caches and the memory that is left, where they are known.
+    /// An error says why there is no measurement.
     pub fn new(
         threads: u32,
         cache_len_bytes: Option<u64>,
@@ -100,8 +100,8 @@ fn worker(len_bytes: usize) -> Option<Sender<Arc<Barrier>>> {
 }
 
 fn work(mut memory: MmapMut, jobs: &Receiver<Arc<Barrier>>) {
-    // Written by the thread that reads it, so that it lies near its processor, and because a system may keep one page for
-    // all memory that was never written.
+    // Written by the thread that reads it, so that it lies near its processor, and because a system may keep one page
+    // for all memory that was never written.
     memory.fill(1);
     for barrier in jobs {
         barrier.wait();

@@ -64,8 +64,8 @@ pub struct Continuation {
     pub ids_sha256: String,
 }
 
-/// Continues the first [`DIGEST_PROMPT_TOKENS`] tokens of [`fixed_ids`] by [`DIGEST_TOKENS`], past any end token. `done`
-/// is called after each.
+/// Continues the first [`DIGEST_PROMPT_TOKENS`] tokens of [`fixed_ids`] by [`DIGEST_TOKENS`], past any end token.
+/// `done` is called after each.
 pub fn continuation(engine: &mut Engine, done: &dyn Fn()) -> Result<Continuation, EngineError> {
     let prompt = fixed_ids(DIGEST_PROMPT_TOKENS.into(), engine.plan().vocab_len);
     let options = GenerateOptions { max_tokens: Some(DIGEST_TOKENS), ..GenerateOptions::default() };
@@ -115,8 +115,8 @@ impl<'a> Bench<'a> {
         Ok(Self { engine, tests, ids, sessions })
     }
 
-    /// Measures every test once, the one with index `first` (modulo their number) first; seconds of each, in the order of
-    /// the tests. `done` is called after each.
+    /// Measures every test once, the one with index `first` (modulo their number) first; seconds of each, in the order
+    /// of the tests. `done` is called after each.
     pub fn round(&mut self, first: usize, done: &dyn Fn()) -> Result<Vec<f64>, EngineError> {
         let count = self.tests.len();
         let mut seconds = vec![0.0; count];

@@ -1,7 +1,7 @@
 //! `unisonic bench`: how fast a model reads prompts and generates, and how close to what memory allows.
 //!
-//! [`mod@measure`] says what is measured and does it, [`bandwidth`] measures the memory beside it; [`results`] holds what
-//! was found, [`table`] and [`report`] (below the same [`mod@facts`]) and [`svg`] show it. Start reading at [`run`].
+//! [`mod@measure`] says what is measured and does it, [`mod@bandwidth`] measures the memory beside it; [`results`] holds
+//! what was found, [`table`] and [`report`] (below the same [`mod@facts`]) and [`svg`] show it. Start reading at [`run`].
 
 mod bandwidth;
 mod capacity;
@@ -35,9 +35,9 @@ use crate::{interrupt, model};
 
 const DETAILS: &str = "\
 A test is `prefill N` (reads N tokens, in chunks of --chunk) or `decode N` (reads N tokens, one after the other, and \
-computes the logits of each); with --depth D it follows D tokens that are in the KV cache already. Token ids are fixed: \
-none is chosen from the logits. Repetitions are interleaved: each round measures every test once, after one round to \
-warm up. Figures are medians; the quartiles show the spread.
+computes the logits of each); with --depth D it follows D tokens that are in the KV cache already. Token ids are \
+fixed: none is chosen from the logits. Repetitions are interleaved: each round measures every test once, after one \
+round to warm up. Figures are medians; the quartiles show the spread.
 
 The floor of decode is the time to read a token's weights, keys and values once at the bandwidth that as many threads \
 reach in the same run. The share is this time over the measured one; it exceeds 100 % where caches hold a part of what \

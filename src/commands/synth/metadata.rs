@@ -59,8 +59,8 @@ pub fn metadata(shape: &Hyperparameters, quant: Quant, layers: u32, context_len:
     metadata
 }
 
-/// A token for each byte, one that ends texts, and names for all other ids. Without merge rules a text is as many tokens
-/// as it has bytes.
+/// A token for each byte, one that ends texts, and names for all other ids. Without merge rules a text is as many
+/// tokens as it has bytes.
 fn vocabulary(len: u32) -> (Strings, Vec<i32>) {
     let bytes = BYTE_SYMBOLS.iter().map(|symbol| (symbol.to_string(), NORMAL));
     let fillers = (BYTE_SYMBOLS.len() as u32 + 1..).map(|id| (format!("<filler_{id}>"), NORMAL));

@@ -1,7 +1,7 @@
 //! Random values of tensors, written directly as blocks.
 //!
-//! The random bits are Philox4x32-10 words with the seed as key; the counter is the number of the draw within the tensor
-//! and a digest of the tensor's name. So a tensor's bytes depend on seed, name, type and row length alone: not on the
+//! The random bits are Philox4x32-10 words with the seed as key; the counter is the number of the draw within the
+//! tensor and a digest of the tensor's name. So a tensor's bytes depend on seed, name, type and row length alone: not on the
 //! machine, on the order in which tensors are written, or on how many layers there are.
 
 use half::{bf16, f16};
@@ -63,7 +63,8 @@ impl Weights {
         philox4x32_10([index as u32, (index >> 32) as u32, self.name[0], self.name[1]], self.key)
     }
 
-    /// Turns random bits into a block: quants stay what they are, scales get the size that gives the standard deviation.
+    /// Turns random bits into a block: quants stay what they are, scales get the size that gives the standard
+    /// deviation.
     fn shape(&self, bytes: &mut [u8]) {
         match self.ty {
             GgmlType::F32 => floats::<4>(bytes, |b| (self.uniform(u32::from_le_bytes(b))).to_le_bytes()),
@@ -101,8 +102,8 @@ impl Weights {
         }
     }
 
-    /// Q4_K and Q5_K: f16 d, f16 dmin, 12 bytes of six-bit scales and minima. A value is `d*sc*q - dmin*mn`; mn = sc and
-    /// dmin = centre * d make it `d*sc*(q - centre)`. Scales are 32 to 63.
+    /// Q4_K and Q5_K: f16 d, f16 dmin, 12 bytes of six-bit scales and minima. A value is `d*sc*q - dmin*mn`; mn = sc
+    /// and dmin = centre * d make it `d*sc*(q - centre)`. Scales are 32 to 63.
     fn sub_blocks32(&self, bits: u32, centre: f64, bytes: &mut [u8]) {
         let scales: [u8; 8] = std::array::from_fn(|j| 32 | bytes[4 + j] & 31);
         let d = self.standard_deviation / level_standard_deviation(bits) / root_mean_square(32..64);
@@ -116,7 +117,7 @@ impl Weights {
         }
     }
 
-    /// Signed scales of 64 to 127 in either sign, f16 d at the end.
+    /// Signed scales of 64 to 127 in either sign, for a mean of 0; f16 d at the end.
     fn q6_k(&self, bytes: &mut [u8]) {
         for scale in &mut bytes[192..208] {
             let magnitude = (64 | *scale & 63) as i8;
