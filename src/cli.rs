@@ -1,7 +1,6 @@
 //! What can be typed: commands, options, and their help.
 
 use std::io::IsTerminal;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -67,8 +66,8 @@ pub struct LoadArgs {
     #[arg(long, default_value = "cpu", value_parser = PossibleValuesParser::new(unisonic_devices::KNOWN))]
     pub device: String,
     /// Threads of a CPU device [default: one for each processor]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<NonZero<usize>>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=unisonic_devices::MAX_THREADS as i64))]
+    pub threads: Option<u32>,
     /// Longest sequence in tokens, prompt and answer together [default: what the model was made for, at most 8192]
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<u32>,

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -49,7 +48,7 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) 
     let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
     let device = unisonic_devices::open(
         &args.device,
-        OpenOptions { exact_v, threads: args.threads.map(NonZero::get) },
+        OpenOptions { exact_v, threads: args.threads.map(|threads| threads as usize) },
     )?;
     let texts = RefCell::new(Vec::new());
     let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));

@@ -138,6 +138,7 @@ fn usage_errors_end_with_2() {
     failed(unisonic(&["run", "--ids", "1", &model, "Hi"]), 2);
     failed(unisonic(&["run", "--ids", "1", "--ids-file", "ids", &model]), 2);
     failed(unisonic(&["run", "--chunk", "0", &model, "Hi"]), 2);
+    failed(unisonic(&["run", "--threads", "1025", &model, "Hi"]), 2);
 }
 
 #[test]

@@ -23,6 +23,11 @@ fn synthetic_models_run_and_are_always_the_same() {
     assert!(first != write("c.gguf", &["--seed", "1"]), "another seed, other bytes");
     let again = ["synth", "smollm2-135m", &path("a.gguf")];
     assert_says(&failed(unisonic(&again), 1), &["a.gguf exists", "--force"]);
+    // Devices and links are never replaced.
+    std::os::unix::fs::symlink("/dev/null", path("link")).unwrap();
+    let onto_link = ["synth", "smollm2-135m", &path("link"), "--force"];
+    assert_says(&failed(unisonic(&onto_link), 1), &["is no regular file"]);
+    std::fs::remove_file(path("link")).unwrap();
     let info = last_line_json(&succeeded(unisonic(&["info", "--json", &path("a.gguf")])));
     assert_eq!(info["layers"], 1);
     assert_says(info["runs"].as_str().unwrap(), &["yes"]);

@@ -4,6 +4,7 @@
 
 use unisonic_core::plan::Device;
 use unisonic_cpu::native::CpuDevice;
+pub use unisonic_cpu::native::MAX_THREADS;
 use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 
 /// What to open beside the device's name.
@@ -11,7 +12,7 @@ use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 pub struct OpenOptions {
     /// Keep V exact: a diagnostic arithmetic that is not u1, for sharp comparisons with other runtimes.
     pub exact_v: bool,
-    /// Threads of a CPU device; one for each processor if not given.
+    /// Threads of a CPU device, 1 to [`MAX_THREADS`]; one for each processor if not given.
     pub threads: Option<usize>,
 }
 

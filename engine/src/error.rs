@@ -54,9 +54,7 @@ pub enum EngineError {
         profile: String,
     },
     /// A prompt without a single token.
-    #[error(
-        "the prompt is empty: there is no token to continue from (this model's file asks for no BOS token)"
-    )]
+    #[error("the prompt is empty: there is no token to continue from; give a text, or token ids")]
     EmptyPrompt,
     /// Options that contradict the model or each other.
     #[error("{option} is {found}, but must be {expected}")]

@@ -33,6 +33,9 @@ use crate::scalar::{Arithmetic, ScalarDevice};
 use crate::simd::LANES;
 use matrix::Layout;
 
+/// Most threads of a device: more than any processor has, and fewer than a system lets a process start.
+pub const MAX_THREADS: usize = 1024;
+
 /// The fast CPU device.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuDevice {
@@ -44,12 +47,12 @@ impl CpuDevice {
     /// A device with the fastest instructions of this machine and one thread for each processor.
     pub fn new() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { isa: Isa::best(), threads }
+        Self { isa: Isa::best(), threads: threads.min(MAX_THREADS) }
     }
 
-    /// The same with this many threads, at least one.
+    /// The same with this many threads, 1 to [`MAX_THREADS`].
     pub fn with_threads(self, threads: usize) -> Self {
-        Self { threads: threads.max(1), ..self }
+        Self { threads: threads.clamp(1, MAX_THREADS), ..self }
     }
 
     /// The same with other instructions; none if this machine does not have them.

@@ -63,7 +63,7 @@ pub struct SynthArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     layers: Option<u32>,
     /// The context that the file says it was made for [default: the shape's]
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(2..=1 << 28))]
     context: Option<u32>,
     /// Another seed gives other weights
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -84,8 +84,15 @@ pub fn run(args: &SynthArgs) -> anyhow::Result<ExitCode> {
     if layers > shape.layers {
         bail!("{name} has {} layers, so that --layers {layers} cannot be had", shape.layers);
     }
-    if out.exists() && !args.force {
-        bail!("{} exists; give another name, or --force to replace it", out.display());
+    // A link is looked at, not followed: it is what would be replaced.
+    match out.symlink_metadata() {
+        Ok(found) if !found.is_file() => {
+            bail!("{} is no regular file, and only such are replaced; give another name", out.display())
+        }
+        Ok(_) if !args.force => {
+            bail!("{} exists; give another name, or --force to replace it", out.display())
+        }
+        _ => {}
     }
     let context_len = args.context.unwrap_or(shape.context_len);
     let metadata = metadata::metadata(shape, args.quant, layers, context_len, args.seed);
@@ -133,7 +140,7 @@ fn write(
     let mut buffered = BufWriter::with_capacity(PIECE_LEN_BYTES, file.as_file());
     let explain = |error: WriteError| match error.at(out) {
         WriteError::Io { problem, .. } if problem.kind() == ErrorKind::StorageFull => anyhow::anyhow!(
-            "there is no room for {} on its disk: it has {}; free some, or choose a smaller --quant or fewer --layers",
+            "the disk is full: {} needs {}; free some space, or choose a smaller --quant or fewer --layers",
             out.display(),
             bytes(len_bytes)
         ),
