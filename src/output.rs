@@ -19,8 +19,13 @@ impl std::error::Error for StdoutClosed {}
 
 /// Writes text to stdout and flushes it, so that it is seen at once.
 pub fn write_stdout(text: &str) -> anyhow::Result<()> {
+    write_stdout_bytes(text.as_bytes())
+}
+
+/// Writes bytes to stdout, such as those of a path, which need not be text.
+pub fn write_stdout_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => StdoutClosed.into(),
         _ => anyhow::Error::new(error).context("writing to stdout"),
     })

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod faults;
+mod folder;
 mod server;
 
 use std::fs;
@@ -138,53 +140,6 @@ fn a_download_that_broke_off_goes_on_where_it_ended() {
 }
 
 #[test]
-fn a_lost_connection_is_tried_again() {
-    let (user, model) = (User::new(), model());
-    let faults = Faults { cut_first_after: Some(1), ..Faults::default() };
-    let server = Hub::start(&[("m.gguf", &model)], faults);
-    let output = user.command(&server, &[REPO]).args(["--retries", "1"]).output().unwrap();
-    assert_eq!(fs::read(path(&output)).unwrap(), model);
-    assert!(stderr(&output).contains("trying again (1 of 1)"), "{}", stderr(&output));
-}
-
-#[test]
-fn a_silent_connection_is_given_up() {
-    let (user, model) = (User::new(), model());
-    let faults = Faults { cut_first_after: Some(1000), stalls: true, ..Faults::default() };
-    let server = Hub::start(&[("m.gguf", &model)], faults);
-    failure(
-        &user.pull(&server, &["--timeout", "1", REPO]),
-        1,
-        &["lost after 1.00 kB", "run the command again"],
-    );
-}
-
-#[test]
-fn a_folder_that_cannot_be_written_is_named() {
-    let user = User::new();
-    let server = Hub::start(&[("m.gguf", b"x")], Faults::default());
-    let file = user.home.path().join("file");
-    fs::write(&file, b"").unwrap();
-    let dir = file.join("models");
-    failure(
-        &user.pull(&server, &["--dir", dir.to_str().unwrap(), REPO]),
-        1,
-        &["cannot write", "file/models"],
-    );
-}
-
-#[test]
-fn a_server_without_ranges_sends_the_whole_file_again() {
-    let (user, model) = (User::new(), model());
-    let faults = Faults { cut_first_after: Some(100_000), ignores_ranges: true, ..Faults::default() };
-    let server = Hub::start(&[("m.gguf", &model)], faults);
-    failure(&user.pull(&server, &[REPO]), 1, &["lost after"]);
-    let json = json(&user.pull(&server, &["--json", REPO]));
-    assert_eq!(json["received_bytes"], model.len());
-    assert_eq!(fs::read(json["path"].as_str().unwrap()).unwrap(), model);
-}
-
-#[test]
 fn wrong_bytes_get_no_name() {
     let (user, model) = (User::new(), model());
     let faults = Faults { sends_other_bytes: true, ..Faults::default() };
@@ -199,35 +154,9 @@ fn wrong_bytes_get_no_name() {
     let names = |folder: &Path| -> Vec<_> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     };
-    assert_eq!(names(&dir), ["m.gguf.lock"]);
+    assert!(names(&dir).is_empty());
     assert_eq!(names(&user.cache().join("blobs")), [format!("{}.lock", sha256(&model)).as_str()]);
     assert!(!user.cache().join("snapshots").exists());
-}
-
-#[test]
-fn no_more_is_written_than_was_announced() {
-    let (user, model) = (User::new(), model());
-    let faults = Faults { sends_too_much: true, ..Faults::default() };
-    let server = Hub::start(&[("m.gguf", &model)], faults);
-    assert_eq!(fs::read(path(&user.pull(&server, &[REPO]))).unwrap(), model);
-}
-
-#[test]
-fn a_folder_gets_the_file_and_keeps_what_is_another() {
-    let (user, model) = (User::new(), model());
-    let server = Hub::start(&[("sub folder/m.gguf", &model)], Faults::default());
-    let dir = user.home.path().join("new/models");
-    let args = ["--dir", dir.to_str().unwrap(), REPO];
-    assert_eq!(path(&user.pull(&server, &args)), dir.join("m.gguf"));
-    assert_eq!(fs::read(dir.join("m.gguf")).unwrap(), model);
-    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
-    assert_eq!(path(&user.pull(&server, &args)), dir.join("m.gguf"));
-    assert_eq!(server.requests("/storage/").len(), 1);
-
-    fs::write(dir.join("m.gguf"), b"mine").unwrap();
-    failure(&user.pull(&server, &args), 1, &["m.gguf is there already and is another file"]);
-    assert_eq!(fs::read(dir.join("m.gguf")).unwrap(), b"mine");
-    assert!(!user.home.path().join("hf").exists());
 }
 
 #[test]
@@ -329,7 +258,52 @@ fn the_mirror_can_be_set_in_the_environment() {
     let path = path(&command.output().unwrap());
     assert!(path.starts_with(user.home.path().join("models--owner--tiny-GGUF")), "{}", path.display());
     let output = command.env("HF_ENDPOINT", "ftp://mirror").output().unwrap();
-    failure(&output, 2, &["ftp://mirror"]);
+    failure(&output, 2, &["HF_ENDPOINT", "does not begin with https://"]);
+    let help = command.env("HF_ENDPOINT", "https://u:secret@a").arg("--help").output().unwrap();
+    assert!(!String::from_utf8(help.stdout).unwrap().contains("secret"));
+}
+
+#[test]
+fn a_mirror_is_no_more_than_a_host_a_port_and_a_path() {
+    let pull = |address: &str, from: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unisonic"));
+        command.env_clear().env("HF_HOME", "/nowhere").env("HF_TOKEN", "hf_secret").args(["pull", REPO]);
+        match from {
+            "HF_ENDPOINT" => command.env("HF_ENDPOINT", address).output().unwrap(),
+            _ => command.args(["--mirror", address]).output().unwrap(),
+        }
+    };
+    for (address, problem) in [
+        ("http://127.0.0.1:99999", "port"),
+        ("http://user:secret@127.0.0.1:1", "user name"),
+        ("http://127.0.0.1:1/#secret", "follows its path"),
+        ("http://127.0.0.1:1/?secret", "follows its path"),
+    ] {
+        for from in ["HF_ENDPOINT", "--mirror"] {
+            failure(&pull(address, from), 2, &[from, problem]);
+        }
+    }
+    failure(&pull("", "--mirror"), 2, &["--mirror"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_set_to_nothing_is_not_set_and_a_token_is_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let (user, model) = (User::new(), model());
+    let server = Hub::start(&[("m.gguf", &model)], Faults::default());
+    let mut command = user.command(&server, &[REPO]);
+    for name in ["HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT"] {
+        command.env(name, "");
+    }
+    let path = path(&command.current_dir(user.home.path()).output().unwrap());
+    assert!(path.starts_with(user.home.path().join(".cache/huggingface/hub")), "{}", path.display());
+    fs::write(user.home.path().join(".cache/huggingface/token"), "hf_file").unwrap();
+    let asked = server.requests("").len();
+    let output = command.env("HF_TOKEN", OsStr::from_bytes(b"hf_secret\xff")).output().unwrap();
+    failure(&output, 1, &["the token in HF_TOKEN"]);
+    assert_eq!(server.requests("").len(), asked);
 }
 
 #[test]
@@ -340,32 +314,6 @@ fn a_mirror_that_lists_only_names_is_asked_file_by_file() {
     assert_eq!(fs::read(path(&user.pull(&server, &[REPO]))).unwrap(), model);
     let server = Hub::start(&[("m.gguf", &model)], Faults { sends_no_digest: true, ..simple });
     failure(&user.pull(&server, &[REPO]), 1, &["announces no size and SHA-256", "m.gguf"]);
-}
-
-#[test]
-fn a_server_that_lies_does_no_harm() {
-    let (user, model) = (User::new(), model());
-    let files: [(&str, &[u8]); 4] =
-        [("../up.gguf", b"x"), ("/abs.gguf", b"x"), ("a/../../b.gguf", b"x"), ("m.gguf", &model)];
-    let server = Hub::start(&files, Faults::default());
-    assert!(path(&user.pull(&server, &[REPO])).ends_with("m.gguf"));
-    assert!(stderr(&user.pull(&server, &[&format!("{REPO}:../up.gguf")])).contains("no GGUF file"));
-
-    let one: [(&str, &[u8]); 1] = [("m.gguf", &model)];
-    let server = Hub::start(&one, Faults { contradicts_itself: true, ..Faults::default() });
-    failure(&User::new().pull(&server, &[REPO]), 1, &["nothing was fetched"]);
-    let server = Hub::start(&one, Faults { redirects_for_ever: true, ..Faults::default() });
-    failure(
-        &user.pull(&server, &["--dir", user.home.path().join("d").to_str().unwrap(), REPO]),
-        1,
-        &["redirects"],
-    );
-    assert!(!user.home.path().join("d/m.gguf.part").exists());
-    assert!(server.requests("/resolve/").len() < 20);
-    for answer in ["[]", "{", "{\"sha\": \"../../x\"}", ""] {
-        let server = Server::start(move |_| Response::new(200).body(answer));
-        failure(&User::new().pull(&server, &[REPO]), 1, &["cannot be used"]);
-    }
 }
 
 #[test]

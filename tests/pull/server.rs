@@ -28,11 +28,13 @@ pub struct Response {
     pub body: Vec<u8>,
     pub cut_after: Option<usize>,
     pub stalls: bool,
+    /// Sends no Content-Length: the body ends with the connection.
+    pub hides_length: bool,
 }
 
 impl Response {
     pub fn new(status: u16) -> Self {
-        Self { status, headers: vec![], body: vec![], cut_after: None, stalls: false }
+        Self { status, headers: vec![], body: vec![], cut_after: None, stalls: false, hides_length: false }
     }
 
     pub fn header(mut self, name: &'static str, value: impl ToString) -> Self {
@@ -91,11 +93,10 @@ fn serve(mut stream: &TcpStream, answer: &dyn Fn(&Request) -> Response, log: &Mu
     let request = Request { path, headers };
     log.lock().unwrap().push(request.clone());
     let response = answer(&request);
-    let mut head = format!(
-        "HTTP/1.1 {} .\r\nContent-Length: {}\r\nConnection: close\r\n",
-        response.status,
-        response.body.len()
-    );
+    let mut head = format!("HTTP/1.1 {} .\r\nConnection: close\r\n", response.status);
+    if !response.hides_length {
+        head.push_str(&format!("Content-Length: {}\r\n", response.body.len()));
+    }
     for (name, value) in &response.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -143,9 +144,18 @@ pub struct Hub {
 
 impl Hub {
     pub fn start(files: &[(&str, &[u8])], faults: Faults) -> Server {
+        Self::start_with(files, faults, |_, answer| answer)
+    }
+
+    /// A hub whose answers `change` may replace.
+    pub fn start_with(
+        files: &[(&str, &[u8])],
+        faults: Faults,
+        change: impl Fn(&Request, Response) -> Response + Send + Sync + 'static,
+    ) -> Server {
         let files = files.iter().map(|(path, bytes)| (path.to_string(), bytes.to_vec())).collect();
         let hub = Self { files, faults, downloads: Mutex::new(0) };
-        Server::start(move |request| hub.answer(request))
+        Server::start(move |request| change(request, hub.answer(request)))
     }
 
     fn answer(&self, request: &Request) -> Response {
@@ -181,7 +191,7 @@ impl Hub {
     }
 
     fn file(&self, path: &str) -> Option<&[u8]> {
-        let path = path.replace("%20", " ");
+        let path = path.replace("%20", " ").replace("%C3%A9", "\u{e9}");
         self.files.iter().find(|file| file.0 == path).map(|file| file.1.as_slice())
     }
 

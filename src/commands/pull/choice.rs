@@ -46,6 +46,7 @@ impl Model {
 pub fn models(files: &[RemoteFile]) -> Vec<Model> {
     let mut files: Vec<&RemoteFile> = files.iter().filter(|file| is_gguf(&file.path)).collect();
     files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.dedup_by(|a, b| a.path == b.path);
     let mut models: Vec<Model> = Vec::new();
     let mut open_set = None;
     for file in files {
@@ -127,9 +128,18 @@ fn list<'a>(repo: &str, models: impl Iterator<Item = &'a Model>) -> String {
             1 => String::new(),
             count => format!("  ({count} files)"),
         };
-        format!("\n{size}  unisonic pull {repo}:{}{shards}", model.path())
+        format!("\n{size}  unisonic pull {}{shards}", quoted(&format!("{repo}:{}", model.path())))
     };
     models.map(line).collect()
+}
+
+/// An argument as a shell takes it.
+fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:,+@%=".contains(c);
+    match argument.chars().all(is_plain) {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    }
 }
 
 fn is_gguf(path: &str) -> bool {
@@ -187,6 +197,7 @@ mod tests {
             chosen(&["a.txt", "m.gguf", "mmproj-f16.gguf", "imatrix.gguf"], "o/n").unwrap(),
             ["m.gguf"]
         );
+        assert_eq!(chosen(&["m.gguf", "m.gguf"], "o/n").unwrap(), ["m.gguf"]);
         assert!(matches!(chosen(&["a.txt"], "o/n"), Err(PullError::NoGguf { .. })));
     }
 
@@ -199,6 +210,13 @@ mod tests {
             "{error}"
         );
         assert!(!error.contains("README") && !error.contains("mmproj"), "{error}");
+    }
+
+    #[test]
+    fn what_to_type_is_quoted_for_the_shell() {
+        let error = chosen(&["a b;c.gguf", "d'$(e).gguf"], "o/n").unwrap_err().to_string();
+        assert!(error.contains("pull 'o/n:a b;c.gguf'\n"), "{error}");
+        assert!(error.contains(r"pull 'o/n:d'\''$(e).gguf'"), "{error}");
     }
 
     #[test]

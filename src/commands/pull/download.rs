@@ -1,17 +1,16 @@
 //! One file, from the first byte or from where an earlier attempt ended, to a verified file under its name.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
 
 use indicatif::{DecimalBytes, ProgressBar};
 use sha2::{Digest, Sha256};
 
 use super::error::PullError;
 use super::hub::{Hub, Repository};
-use super::place::{Place, Store, disk};
+use super::place::{Place, Store, disk, open_finished, open_own};
+use super::retry::Retries;
 use crate::output::{bytes_bar, say};
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -32,12 +31,20 @@ pub struct Fetched {
     pub received_bytes: u64,
 }
 
-/// Fetches a file unless it is there. A failure that may pass is tried again `retries` times.
+/// Fetches a file unless it is there. A failure that may pass is tried again `retries` times, and as often again when
+/// some more has arrived.
 pub fn fetch(hub: &Hub, store: &Store, wanted: &Wanted<'_>, retries: u32) -> Result<Fetched, PullError> {
     let place = store.place(wanted.repository, wanted.path, wanted.sha256);
-    let lock = place.lock()?;
-    if is_there(&place, store, wanted)? {
-        return Ok(Fetched { path: place.finish(lock)?, received_bytes: 0 });
+    // Where nothing can be written, not even a lock, a file can be used all the same.
+    if matches!(look(&place, store, wanted)?, Found::Whole) {
+        return Ok(Fetched { path: place.finish()?, received_bytes: 0 });
+    }
+    let _lock = place.lock()?;
+    // Whoever had the lock may have fetched it.
+    match look(&place, store, wanted)? {
+        Found::Whole => return Ok(Fetched { path: place.finish()?, received_bytes: 0 }),
+        Found::Damaged => say(format_args!("{} is damaged and is fetched again", place.target.display())),
+        Found::Nothing => {}
     }
     let mut part = Part::open(&place.part, wanted)?;
     let resumed = part.len_bytes;
@@ -47,28 +54,34 @@ pub fn fetch(hub: &Hub, store: &Store, wanted: &Wanted<'_>, retries: u32) -> Res
         receive_with_retries(hub, wanted, &mut part, retries).inspect_err(|_| part.forget_if_empty())?;
     part.verify(wanted)?;
     place.publish()?;
-    Ok(Fetched { path: place.finish(lock)?, received_bytes })
+    Ok(Fetched { path: place.finish()?, received_bytes })
 }
 
-/// Whether the finished file is in its place, with the right bytes in it.
-fn is_there(place: &Place, store: &Store, wanted: &Wanted<'_>) -> Result<bool, PullError> {
+/// What is in a finished file's place.
+enum Found {
+    Nothing,
+    Whole,
+    /// Other bytes, which the store replaces.
+    Damaged,
+}
+
+fn look(place: &Place, store: &Store, wanted: &Wanted<'_>) -> Result<Found, PullError> {
     let path = &place.target;
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(disk(path)(error)),
+    let Some(mut file) = open_finished(path)? else {
+        return match !store.replaces() && fs::symlink_metadata(path).is_ok() {
+            // A link that leads nowhere.
+            true => Err(PullError::Irregular { path: path.clone() }),
+            false => Ok(Found::Nothing),
+        };
     };
     let mut digest = Sha256::new();
     hash(&mut file, &mut digest).map_err(disk(path))?;
     let found = format!("{:x}", digest.finalize());
-    if found == wanted.sha256 {
-        return Ok(true);
+    match found == wanted.sha256 {
+        true => Ok(Found::Whole),
+        false if store.replaces() => Ok(Found::Damaged),
+        false => Err(PullError::Occupied { path: path.clone(), expected: wanted.sha256.to_owned(), found }),
     }
-    if store.replaces() {
-        say(format_args!("{} is damaged and is fetched again", path.display()));
-        return Ok(false);
-    }
-    Err(PullError::Occupied { path: path.clone(), expected: wanted.sha256.to_owned(), found })
 }
 
 fn receive_with_retries(
@@ -79,19 +92,25 @@ fn receive_with_retries(
 ) -> Result<u64, PullError> {
     let bar = bytes_bar(wanted.path, wanted.len_bytes);
     let mut received_bytes = 0;
-    let mut attempt = 0;
+    let mut furthest = part.len_bytes;
+    let mut retries = Retries::new(retries);
     let result = loop {
-        match receive(hub, wanted, part, &bar, &mut received_bytes) {
-            Err(error) if error.is_passing() && attempt < retries => {
-                attempt += 1;
-                bar.suspend(|| say(format_args!("{error}\ntrying again ({attempt} of {retries})")));
-                sleep(Duration::from_secs(1 << attempt.min(5)));
+        let received = receive(hub, wanted, part, &bar, &mut received_bytes);
+        if part.len_bytes > furthest {
+            furthest = part.len_bytes;
+            retries.renew();
+        }
+        let Err(error) = received else { break Ok(received_bytes) };
+        match retries.wait(error, &bar) {
+            Ok(()) => {}
+            Err(error) if error.is_passing() && part.len_bytes > 0 => {
+                break Err(PullError::Unfinished(Box::new(error)));
             }
-            result => break result,
+            Err(error) => break Err(error),
         }
     };
     bar.finish_and_clear();
-    result.map(|()| received_bytes)
+    result
 }
 
 /// Appends what is missing to the part.
@@ -108,7 +127,7 @@ fn receive(
     let announced = (wanted.len_bytes, wanted.sha256);
     let mut content = hub.open(wanted.repository, wanted.path, announced, part.len_bytes)?;
     if content.first_byte != part.len_bytes {
-        bar.suspend(|| say(format_args!("{} sends files only from the start", content.host)));
+        bar.suspend(|| say(format_args!("{} does not go on from there; starting over", content.host)));
         part.clear()?;
     }
     bar.set_position(part.len_bytes);
@@ -149,8 +168,7 @@ struct Part {
 impl Part {
     /// Opens what an earlier attempt left, or nothing.
     fn open(path: &Path, wanted: &Wanted<'_>) -> Result<Self, PullError> {
-        let options = || OpenOptions::new().read(true).append(true).create(true).open(path);
-        let mut file = options().map_err(disk(path))?;
+        let mut file = open_own(path)?;
         if file.metadata().map_err(disk(path))?.len() > wanted.len_bytes {
             file.set_len(0).map_err(disk(path))?;
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use indicatif::DecimalBytes;
 use thiserror::Error;
@@ -46,14 +47,17 @@ pub enum PullError {
     )]
     Unreachable { host: String, cause: Box<ureq::Error> },
     #[error("{host} answered with status {status}{}", if *.status == 429 { " (too many requests): try again later" } else { "" })]
-    Status { host: String, status: u16 },
+    Status { host: String, status: u16, retry_after: Option<Duration> },
     #[error("{host} gave an answer that cannot be used: {problem}")]
     Answer { host: String, problem: String },
     #[error(
-        "the connection to {host} was lost after {} of {} of {path}: {cause}; run the command again to go on from there",
+        "the connection to {host} was lost after {} of {} of {path}: {cause}",
         DecimalBytes(*.have_bytes), DecimalBytes(*.len_bytes)
     )]
     Lost { host: String, path: String, have_bytes: u64, len_bytes: u64, cause: io::Error },
+    /// What ended the last attempt at a file of which a part is kept.
+    #[error("{0}; run the command again to go on from there")]
+    Unfinished(Box<PullError>),
     #[error(
         "{path} is not what the server announced: SHA-256 {found}, expected {expected}; the download was deleted, \
          try again or use another server"
@@ -64,12 +68,16 @@ pub enum PullError {
          another --dir", .path.display()
     )]
     Occupied { path: PathBuf, expected: String, found: String },
+    #[error("{} is not a regular file; move it away or use another --dir", .path.display())]
+    Irregular { path: PathBuf },
     #[error("cannot write {}: {cause}{}", .path.display(), full(.cause))]
     Disk { path: PathBuf, cause: io::Error },
     #[error("there is no home folder for the hub's cache; set HF_HOME, or name a folder with --dir")]
     NoHome,
     #[error("the token in {from} is not one: expected letters, digits and signs on one line")]
     Token { from: &'static str },
+    #[error("the address in {from} cannot be used: {problem}; expected one such as https://huggingface.co")]
+    Mirror { from: &'static str, problem: &'static str },
 }
 
 fn full(error: &io::Error) -> &'static str {
@@ -85,15 +93,29 @@ impl PullError {
     /// Whether the same request may well succeed a little later.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Lost { .. } | Self::Unreachable { .. } => true,
+            Self::Lost { .. } => true,
+            Self::Unreachable { cause, .. } => match &**cause {
+                ureq::Error::Timeout(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => true,
+                // What is wrong with a certificate stays so.
+                ureq::Error::Io(cause) => cause.kind() != io::ErrorKind::InvalidData,
+                _ => false,
+            },
             Self::Status { status, .. } => matches!(status, 429 | 500..=599),
             _ => false,
         }
     }
 
+    /// How long the server asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
     /// Whether the command line is what has to change: exit code 2.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Several { .. })
+        matches!(self, Self::Several { .. } | Self::Mirror { .. })
     }
 }
 

@@ -1,15 +1,16 @@
 //! The model hub: what a repository holds, and the bytes of its files.
 
-use std::io::Read;
+use std::io::{self, BufReader, Read};
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use ureq::http::StatusCode;
 
+use super::address::Endpoint;
 use super::choice::RemoteFile;
 use super::error::PullError;
-use super::http::{Answer, Client, Endpoint};
+use super::http::{Answer, Client};
 use super::reference::is_plain_path;
 
 /// Most bytes of a repository's description; the largest have some ten thousand files.
@@ -74,10 +75,17 @@ impl Hub {
         let address = self.endpoint.join(&format!("/api/models/{repo}/revision/{in_address}?blobs=true"))?;
         let mut answer = self.client.get(address, None)?;
         self.check(&answer, repo, revision, None)?;
-        let mut body = answer.response.body_mut().as_reader().take(MAX_DESCRIPTION_BYTES);
-        let description: Description = serde_json::from_reader(&mut body).map_err(|error| {
-            answer.problem(format!("the description of {repo} is not what was expected: {error}"))
-        })?;
+        let body = answer.response.body_mut().as_reader().take(MAX_DESCRIPTION_BYTES);
+        let description: Description =
+            serde_json::from_reader(BufReader::new(body)).map_err(|error| match error.is_io() {
+                true => PullError::Unreachable {
+                    host: answer.host.clone(),
+                    cause: Box::new(ureq::Error::Io(io::Error::from(error))),
+                },
+                false => {
+                    answer.problem(format!("the description of {repo} is not what was expected: {error}"))
+                }
+            })?;
         if !is_hex(&description.sha, 40) {
             return Err(answer.problem(format!("the description of {repo} names no commit")));
         }
@@ -110,7 +118,7 @@ impl Hub {
         }
     }
 
-    /// Opens a file from a byte on, or, where the server takes no ranges, from the start.
+    /// Opens a file from a byte on, or, where the server does not go on from there, from the start.
     pub fn open(
         &self,
         repository: &Repository,
@@ -118,26 +126,24 @@ impl Hub {
         (len_bytes, sha256): (u64, &str),
         first_byte: u64,
     ) -> Result<Content, PullError> {
-        let answer = self.get(repository, path, first_byte)?;
+        let again = || self.open(repository, path, (len_bytes, sha256), 0);
+        let answer = match self.get(repository, path, first_byte) {
+            // Range Not Satisfiable.
+            Err(PullError::Status { status: 416, .. }) if first_byte > 0 => return again(),
+            answer => answer?,
+        };
         if let Some(etag) = answer.linked.etag.as_ref().filter(|etag| is_hex(etag, 64) && *etag != sha256) {
             let (path, listed) = (path.to_owned(), sha256.to_owned());
             return Err(PullError::Contradiction { path, listed, sent: etag.clone() });
         }
-        let first_byte = match answer.response.status() {
-            StatusCode::PARTIAL_CONTENT => {
-                let expected = format!("bytes {first_byte}-{}/{len_bytes}", len_bytes.saturating_sub(1));
-                let found = answer.header("content-range").unwrap_or("none");
-                if found != expected {
-                    return Err(
-                        answer.problem(format!("content range `{found}` of {path}, expected `{expected}`"))
-                    );
-                }
-                first_byte
-            }
-            _ => 0,
-        };
+        let is_partial = answer.response.status() == StatusCode::PARTIAL_CONTENT;
+        let sent_from = if is_partial { first_byte } else { 0 };
+        match check_extent(&answer, path, sent_from, len_bytes) {
+            Err(_) if sent_from > 0 => return again(),
+            checked => checked?,
+        }
         Ok(Content {
-            first_byte,
+            first_byte: sent_from,
             host: answer.host,
             reader: Box::new(answer.response.into_body().into_reader()),
         })
@@ -163,10 +169,23 @@ impl Hub {
     ) -> Result<(), PullError> {
         let status = answer.response.status();
         if matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
-            return Ok(());
+            return match answer.header("content-encoding") {
+                None | Some("" | "identity") => Ok(()),
+                Some(encoding) => {
+                    Err(answer
+                        .problem(format!("content encoding `{encoding}`, although it was asked for none")))
+                }
+            };
         }
+        let other = |status| PullError::Status {
+            host: answer.host.clone(),
+            status,
+            retry_after: answer
+                .header("retry-after")
+                .and_then(|seconds| seconds.parse().ok().map(Duration::from_secs)),
+        };
         if !answer.from_hub {
-            return Err(PullError::Status { host: answer.host.clone(), status: status.as_u16() });
+            return Err(other(status.as_u16()));
         }
         let repo = repo.to_owned();
         Err(match (answer.header("x-error-code"), status.as_u16()) {
@@ -182,8 +201,30 @@ impl Hub {
                 Some(path) => PullError::Vanished { path: path.to_owned() },
                 None => PullError::NoRepository { host: answer.host.clone(), repo },
             },
-            (_, status) => PullError::Status { host: answer.host.clone(), status },
+            (_, status) => other(status),
         })
+    }
+}
+
+/// Checks that an answer is what is left of a file from a byte on, as far as its head tells.
+fn check_extent(answer: &Answer, path: &str, first_byte: u64, len_bytes: u64) -> Result<(), PullError> {
+    if answer.response.status() == StatusCode::PARTIAL_CONTENT {
+        let range = format!("bytes {first_byte}-{}", len_bytes.saturating_sub(1));
+        let found = answer.header("content-range").unwrap_or("none");
+        // A server need not know the size (RFC 9110, section 14.4).
+        if found != format!("{range}/{len_bytes}") && found != format!("{range}/*") {
+            return Err(
+                answer.problem(format!("content range `{found}` of {path}, expected `{range}/{len_bytes}`"))
+            );
+        }
+    }
+    let expected = len_bytes.saturating_sub(first_byte);
+    match answer.header("content-length").and_then(|len| len.parse::<u64>().ok()) {
+        Some(found) if found != expected => Err(answer.problem(format!(
+            "it sends {found} bytes of {path} (Content-Length), expected {expected} of the {len_bytes} that were \
+             announced"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! `unisonic pull`: fetches a model from the Hugging Face hub, or a mirror of it, and verifies it.
 //!
-//! [`mod@reference`] is what can be typed, [`hub`] asks what a repository holds, [`choice`] picks files, [`place`] says where
-//! they go, and [`download`] fetches one. [`http`] holds the rules for redirects and the token. Start at [`run`].
+//! [`mod@reference`] is what can be typed, [`hub`] asks what a repository holds, [`choice`] picks files, [`place`] says
+//! where they go, and [`download`] fetches one. [`http`] holds the rules for the token, [`address`] those for redirects, and
+//! [`retry`] those for failures that pass. Start at [`run`].
 //!
 //! Of the hf-hub crate this uses what tools must agree on: where the cache is, how it is laid out, and the token file.
 //! Its own download (0.5) is left out because it follows the hub's redirect to storage with the token, keeps what it
@@ -9,6 +10,7 @@
 //! sets no limit to time or size, and panics over some answers. Its next version (1.0) brings an asynchronous runtime
 //! and a storage protocol of its own for what is one GET here.
 
+mod address;
 mod choice;
 mod download;
 mod error;
@@ -16,6 +18,7 @@ mod http;
 mod hub;
 mod place;
 mod reference;
+mod retry;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -23,19 +26,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use indicatif::ProgressBar;
 use serde_json::json;
 use unisonic_core::format::GgufFile;
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_planner::PlanOptions;
 
-use crate::output::{say, spinner, write_json, write_stdout};
+use crate::output::{say, spinner, write_json, write_stdout_bytes};
 use choice::{choose, models};
 use download::{Wanted, fetch};
 use error::PullError;
-use http::Endpoint;
 use hub::Hub;
 use place::Store;
 use reference::{Reference, parse_revision};
+use retry::Retries;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,11 +70,12 @@ pub struct PullArgs {
     /// Puts the file into this folder instead of the hub's cache
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Server to fetch from: a mirror of the hub. Plain http is taken only from here, and without a token
-    #[arg(long, value_name = "URL", env = "HF_ENDPOINT", default_value = "https://huggingface.co",
-        value_parser = Endpoint::parse)]
-    mirror: Endpoint,
-    /// How often to try again when the connection is lost
+    /// Server to fetch from: a mirror of the hub. Plain http is taken only from here, and without a token. By default
+    /// that of HF_ENDPOINT, else https://huggingface.co
+    // Read without clap, which would show a password in a value that it refuses.
+    #[arg(long, value_name = "URL")]
+    mirror: Option<String>,
+    /// How often to try again when a connection is lost or a server is busy, without getting any further
     #[arg(long, value_name = "N", default_value_t = 3)]
     retries: u32,
     /// Gives a connection up when nothing arrives for so long
@@ -118,7 +123,8 @@ pub fn run(args: &PullArgs) -> anyhow::Result<ExitCode> {
             "runs": runs.is_ok(),
         }))?;
     } else {
-        write_stdout(&format!("{}\n", path.display()))?;
+        // Unchanged, whether it is Unicode or not.
+        write_stdout_bytes(&[path.as_os_str().as_encoded_bytes(), b"\n"].concat())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -128,9 +134,11 @@ fn pull(args: &PullArgs) -> Result<Pulled, PullError> {
         Some(folder) => Store::Folder(folder.clone()),
         None => Store::Cache(settings::cache()?),
     };
-    let hub = Hub::new(args.mirror.clone(), settings::token()?, Duration::from_secs(args.timeout))?;
+    let mirror = settings::mirror(args.mirror.as_deref())?;
+    let hub = Hub::new(mirror, settings::token()?, Duration::from_secs(args.timeout))?;
     let waiting = spinner(&format!("asking for {}", args.reference.repo));
-    let repository = hub.repository(&args.reference.repo, &args.revision);
+    let repository =
+        Retries::new(args.retries).run(&waiting, || hub.repository(&args.reference.repo, &args.revision));
     waiting.finish_and_clear();
     let repository = repository?;
     let model = choose(&models(&repository.files), &args.reference)?;
@@ -138,7 +146,8 @@ fn pull(args: &PullArgs) -> Result<Pulled, PullError> {
     let commit = repository.commit.clone();
     let mut pulled = Pulled { commit, paths: vec![], sha256: vec![], len_bytes: 0, received_bytes: 0 };
     for file in &model.files {
-        let (len_bytes, sha256) = hub.announced(&repository, file)?;
+        let (len_bytes, sha256) =
+            Retries::new(args.retries).run(&ProgressBar::hidden(), || hub.announced(&repository, file))?;
         let wanted = Wanted { repository: &repository, path: &file.path, len_bytes, sha256: &sha256 };
         let fetched = fetch(&hub, &store, &wanted, args.retries)?;
         pulled.paths.push(fetched.path);

@@ -51,15 +51,20 @@ fn is_repo_part(part: &str) -> bool {
 }
 
 /// Whether a path of the hub, a file's or a branch's, names something below the folder that it is joined to, on any
-/// system.
+/// system, and can be shown.
 pub fn is_plain_path(path: &str) -> bool {
     let is_plain = |part: &str| {
         !part.is_empty()
             && part != "."
             && part != ".."
-            && !part.chars().any(|c| c.is_control() || matches!(c, '\\' | ':'))
+            && !part.chars().any(|c| c.is_control() || is_format(c) || matches!(c, '\\' | ':'))
     };
     path.len() <= 1024 && path.split('/').all(is_plain)
+}
+
+/// Characters that break lines, reorder what is around them, or are not seen.
+fn is_format(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Parses `--revision`.
@@ -101,9 +106,20 @@ mod tests {
     #[test]
     fn paths_that_leave_their_folder_are_not_plain() {
         assert!(is_plain_path("a/b-00001-of-00002.gguf"));
-        for wrong in
-            ["", "/etc/x", "../x", "a/../x", "a//x", "./x", "a\\x", "C:x", "a\nx", "a/", &"a".repeat(1025)]
-        {
+        for wrong in [
+            "",
+            "/etc/x",
+            "../x",
+            "a/../x",
+            "a//x",
+            "./x",
+            "a\\x",
+            "C:x",
+            "a\nx",
+            "a\u{202e}x",
+            "a/",
+            &"a".repeat(1025),
+        ] {
             assert!(!is_plain_path(wrong), "{wrong}");
         }
     }
