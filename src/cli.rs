@@ -24,7 +24,7 @@ Examples:
   unisonic bench model.gguf
   unisonic synth qwen2.5-0.5b random.gguf
 
-No model at hand? The first of these fetches a small one (105 MB) from the Hugging Face hub and prints where it is;
+No model at hand? The first of these fetches a small one (105 MB) from the Hugging Face hub and prints where it is; \
 `make model` in the repository fetches another without the hub.";
 
 /// Runs language models from GGUF files and gives the same answer everywhere, bit for bit.

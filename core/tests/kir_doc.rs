@@ -9,7 +9,10 @@ use unisonic_core::kir::op::{AttrKind, Effect, Family, Op, Pattern, Row};
 const HEAD: &str = "\
 # The kernel IR
 
-What runs on a GPU is a kernel in this IR (`core/src/kir/`). It is structured: statements over values that are each defined
+Early: the interpreter runs these kernels, and no device does yet. The templates are in `planner/src/kernels/`; start
+reading there at `rms_norm`, and here at `core/src/kir/op.rs`, then `kernel.rs`.
+
+What is to run on a GPU is a kernel in this IR (`core/src/kir/`). It is structured: statements over values that are each defined
 once, `if` and counted `loop`, named arrays instead of pointers. Every operation is exact: integers modulo 2^32, and
 floats that are added, subtracted or multiplied, each rounded to nearest, ties to even. So a kernel has one result,
 whatever the device.
@@ -23,10 +26,31 @@ whatever the device.
 - **Together**: barriers and exchanges are reached by all invocations of a workgroup at once; the verifier proves it from what is
   uniform.
 
-The text form is shown in `core/src/kir/print.rs`, with examples in `core/tests/kir/`. Kernels are written with
-`core::kir::build`.
+Kernels are written with `core::kir::build`. The text form, with more examples in `core/tests/kir/`:
 
-The tables below are made from `core/src/kir/op.rs` by `core/tests/kir_doc.rs`. `T` is any type of the last column but one; operations
+```text
+kernel scale workgroup 64 {
+  param n: u32
+  param factor: f32
+  read x: f32
+  write y: f32
+  %0 = group_id
+  %1 = const.u32 64
+  %2 = imul %0, %1
+  %3 = local_id
+  %4 = iadd %2, %3
+  %5 = param.u32 n
+  %6 = ilt %4, %5
+  if %6 {
+    %7 = load.f32 x[%4]
+    %8 = param.f32 factor
+    %9 = fmul %7, %8
+    store y[%4], %9
+  }
+}
+```
+
+The tables below are made from `core/src/kir/op.rs` by `core/tests/kir_doc.rs`. `T` is any type of the column `T`; operations
 on vectors work word by word unless said otherwise. RN is rounding to nearest, ties to even.
 ";
 
@@ -54,7 +78,9 @@ fn document() -> String {
     let mut text = HEAD.to_owned();
     let mut shown = 0;
     for (family, title) in chapters {
-        text += &format!("\n## {title}\n\n| operation | result | `T` | meaning | |\n|---|---|---|---|---|\n");
+        text += &format!(
+            "\n## {title}\n\n| operation | result | `T` | meaning | description |\n|---|---|---|---|---|\n"
+        );
         for row in Op::ALL.iter().map(|op| op.row()).filter(|row| row.family == family) {
             text += &line(row);
             shown += 1;

@@ -10,13 +10,14 @@ use unisonic_engine::{Engine, Score, score};
 use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::model::Capacity;
 use crate::output::{progress_bar, write_json, write_stdout};
-use crate::{interrupt, model};
+use crate::{interrupt, model, text};
 
 const DETAILS: &str = "\
-Each token is scored given those before it: its negative log-likelihood (NLL) in nats; perplexity is e to the mean.
+Each token is scored given those before it: its negative log-likelihood (NLL) in nats; perplexity is e to the \
+mean.
 
-A text longer than the context is cut into windows of the context's length that are scored independently. With --text
-each window begins with the model's BOS token, if its file asks for one, and special tokens are taken as plain text;
+A text longer than the context is cut into windows of the context's length that are scored independently. With --text \
+each window begins with the model's BOS token, if its file asks for one, and special tokens are taken as plain text; \
 with --ids or --ids-file nothing is added. The first token of a window has nothing before it and is not scored.
 
 Examples:
@@ -101,7 +102,7 @@ fn ids(args: &PerplexityArgs, tokenizer: &Tokenizer) -> anyhow::Result<(Option<u
         return Ok((None, ids));
     }
     let path = args.text.as_ref().context("there is no text")?;
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = text::file(path)?;
     let bos = tokenizer.adds_bos().then(|| tokenizer.bos()).flatten();
     Ok((bos, tokenizer.encode(&text, Specials::Literal)?))
 }

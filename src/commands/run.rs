@@ -1,6 +1,5 @@
 //! `unisonic run`: continues a prompt, or answers a message, greedily.
 
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::digest::LogitsDigest;
 use crate::model::Capacity;
 use crate::output::{say, spinner, write_json, write_stdout};
-use crate::{interrupt, model};
+use crate::{interrupt, model, text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -204,14 +203,8 @@ fn prompt_ids(args: &PromptArgs, file: &GgufFile, tokenizer: &Tokenizer) -> anyh
 
 fn prompt_text(args: &PromptArgs) -> anyhow::Result<String> {
     match (&args.prompt, &args.prompt_file) {
-        (Some(prompt), _) if prompt == "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
-            Ok(text)
-        }
-        (Some(prompt), _) => Ok(prompt.clone()),
-        (None, Some(path)) => std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the prompt from {}", path.display())),
+        (Some(prompt), _) => text::argument(prompt),
+        (None, Some(path)) => text::file(path),
         (None, None) => bail!("there is no prompt"),
     }
 }

@@ -4,12 +4,13 @@ use clap::Args;
 use unisonic_engine::tokenizer::{ControlTokens, Specials, Tokenizer};
 
 use crate::cli::{FileArg, Ids};
-use crate::model;
-use crate::output::{write_json, write_stdout};
+use crate::output::{say, write_json, write_stdout};
+use crate::{model, text};
 
 const EXAMPLES: &str = "\
 Examples:
   unisonic tokenize model.gguf \"Hello, world!\"
+  unisonic tokenize model.gguf - < book.txt                 the last line, on stderr, is their number
   unisonic tokenize --literal model.gguf \"<|im_end|> as plain text\"
   unisonic tokenize --decode 19556,28,905,17 model.gguf";
 
@@ -19,7 +20,7 @@ Examples:
 pub struct TokenizeArgs {
     #[command(flatten)]
     file: FileArg,
-    /// Text to tokenize
+    /// Text to tokenize; `-` reads it from stdin
     #[arg(value_name = "TEXT", required_unless_present = "decode", conflicts_with = "decode")]
     text: Option<String>,
     /// Takes special tokens in TEXT as plain text
@@ -46,7 +47,7 @@ pub fn run(args: &TokenizeArgs) -> anyhow::Result<()> {
     let tokenizer = model::tokenizer(&file, path)?;
     match (&args.decode, &args.text) {
         (Some(Ids(ids)), _) => decode(&tokenizer, ids, args.json),
-        (None, text) => encode(&tokenizer, text.as_deref().unwrap_or_default(), args),
+        (None, given) => encode(&tokenizer, &text::argument(given.as_deref().unwrap_or_default())?, args),
     }
 }
 
@@ -65,11 +66,13 @@ fn encode(tokenizer: &Tokenizer, text: &str, args: &TokenizeArgs) -> anyhow::Res
     }
     if args.json {
         let tokens: Vec<&str> = ids.iter().map(|&id| tokenizer.token_text(id).unwrap_or_default()).collect();
-        return write_json(&serde_json::json!({ "ids": ids, "tokens": tokens }));
+        return write_json(&serde_json::json!({ "count": ids.len(), "ids": ids, "tokens": tokens }));
     }
     let lines: String = ids
         .iter()
         .map(|&id| format!("{id:>8}  {}\n", tokenizer.token_text(id).unwrap_or_default()))
         .collect();
-    write_stdout(&lines)
+    write_stdout(&lines)?;
+    say(format_args!("[{} token{}]", ids.len(), if ids.len() == 1 { "" } else { "s" }));
+    Ok(())
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`Kernel`] is a list of statements over values that are each defined once; there are no pointers, no jumps and no
 //! hidden order of evaluation. [`op`] is the one table of operations. Kernels are written with [`build`], printed and read
-//! ([`parse()`]), checked ([`verify()`]) and run on the host, a workgroup in lockstep ([`interp`]). Backends emit PTX and
-//! SPIR-V from it.
+//! ([`parse()`]), checked ([`verify()`]) and run on the host, a workgroup in lockstep ([`interp`]). Backends will
+//! emit PTX and SPIR-V from it.
 //!
 //! Start reading at [`op`], then [`kernel`]. `docs/kir.md` shows the table.
 

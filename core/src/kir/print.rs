@@ -1,4 +1,4 @@
-//! The text form of a kernel: what [`super::parse`] reads back.
+//! The text form of a kernel: what [`super::parse()`] reads back.
 //!
 //! ```text
 //! kernel scale workgroup 64 {

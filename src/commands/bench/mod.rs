@@ -17,7 +17,9 @@ mod stats;
 mod svg;
 mod table;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -94,6 +96,8 @@ pub struct BenchArgs {
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     interrupt::install()?;
     let tests = tests(args)?;
+    // Before anything is measured for nothing. Nothing is taken from a chart that is there.
+    let mut chart = args.svg.as_deref().map(open_chart).transpose()?;
     let path = &args.file.file;
     let started = Instant::now();
     let file = model::open(path)?;
@@ -125,9 +129,15 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         (_, true) => write_stdout(&report::report(&results)),
         _ => write_stdout(&table::table(&results)),
     }?;
-    // Last, so that a chart that cannot be written costs no figures.
-    let Some(path) = &args.svg else { return Ok(()) };
-    std::fs::write(path, svg::svg(&results)).with_context(|| format!("cannot write {}", path.display()))
+    let (Some(file), Some(path)) = (&mut chart, &args.svg) else { return Ok(()) };
+    let written = file.set_len(0).and_then(|()| file.write_all(svg::svg(&results).as_bytes()));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A file to write a chart into later.
+fn open_chart(path: &Path) -> anyhow::Result<File> {
+    let file = File::options().create(true).append(true).open(path);
+    file.with_context(|| format!("cannot write the chart {}", path.display()))
 }
 
 /// What the options ask for: at each depth prefill, then decode.

@@ -28,7 +28,7 @@ pub fn svg(results: &Results) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
          height=\"{height}\" role=\"img\">\n<title>unisonic bench: {0}</title>\n<style>{STYLE}</style>\n\
          <text x=\"12\" y=\"24\" font-weight=\"bold\">{0}</text>\n\
-         <text x=\"12\" y=\"44\" class=\"note\">{1}; tokens/s, median and quartiles</text>\n",
+         <text x=\"12\" y=\"44\" class=\"note\">{1}; tokens/s, median and quartiles; prefill and decode each to its own scale</text>\n",
         escaped(name),
         escaped(&results.device.name),
     );
@@ -91,7 +91,7 @@ mod tests {
             <title>unisonic bench: Small &lt;&amp; quick&gt;</title>
             <style>text{font:13px system-ui,sans-serif;fill:#24292f}.note{fill:#57606a}.prefill{fill:#2f81f7}.decode{fill:#2da44e}.quartiles{stroke:#24292f;stroke-width:1.5}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.note{fill:#8b949e}.quartiles{stroke:#e6edf3}}</style>
             <text x="12" y="24" font-weight="bold">Small &lt;&amp; quick&gt;</text>
-            <text x="12" y="44" class="note">CPU, AVX2, 2 threads; tokens/s, median and quartiles</text>
+            <text x="12" y="44" class="note">CPU, AVX2, 2 threads; tokens/s, median and quartiles; prefill and decode each to its own scale</text>
             <text x="12" y="77">prefill 512</text>
             <rect class="prefill" x="190" y="64" width="355.6" height="16"/>
             <path class="quartiles" d="M515.9 72H590.0M515.9 64v16M590.0 64v16"/>

@@ -62,7 +62,12 @@ pub fn notes(results: &Results) -> Vec<String> {
         Err(why) => format!("Floor: not measured: {why}."),
     };
     vec![
-        format!("Medians of {repetitions} interleaved repetitions; half of them lie between the quartiles."),
+        match repetitions {
+            1 => "One measurement of each test.".to_owned(),
+            _ => format!(
+                "Medians of {repetitions} interleaved repetitions; half of them lie between the quartiles."
+            ),
+        },
         "GMAC/s: multiplications of linear layers.".to_owned(),
         floor,
     ]

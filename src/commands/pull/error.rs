@@ -43,7 +43,8 @@ pub enum PullError {
     )]
     Contradiction { path: String, listed: String, sent: String },
     #[error(
-        "cannot reach {host}: {cause}; check the network and HF_ENDPOINT, or use another server with --mirror"
+        "cannot reach {host}: {cause}; check the network, or name another server with --mirror https://HOST or \
+         HF_ENDPOINT. A file from elsewhere, or one of `unisonic synth`, runs as well"
     )]
     Unreachable { host: String, cause: Box<ureq::Error> },
     #[error("{host} answered with status {status}{}", if *.status == 429 { " (too many requests): try again later" } else { "" })]

@@ -71,7 +71,7 @@ pub struct PullArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Server to fetch from: a mirror of the hub. Plain http is taken only from here, and without a token. By default
-    /// that of HF_ENDPOINT, else https://huggingface.co
+    /// that of HF_ENDPOINT, else huggingface.co
     // Read without clap, which would show a password in a value that it refuses.
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,

@@ -16,6 +16,8 @@ impl FromStr for Reference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // As it stands in a browser's address line.
+        let text = text.strip_prefix("https://huggingface.co/").unwrap_or(text);
         let (repo, wanted) = match text.split_once(':') {
             Some((repo, wanted)) => (repo, Some(wanted)),
             None => (text, None),
@@ -23,7 +25,7 @@ impl FromStr for Reference {
         let parts: Vec<&str> = repo.split('/').collect();
         if parts.len() != 2 || !parts.iter().all(|part| is_repo_part(part)) {
             return Err(format!(
-                "`{repo}` is not a repository; expected OWNER/NAME, such as HuggingFaceTB/SmolLM2-135M-Instruct-GGUF"
+                "`{repo}` is not a repository; expected OWNER/NAME, such as bartowski/SmolLM2-135M-Instruct-GGUF"
             ));
         }
         match wanted {

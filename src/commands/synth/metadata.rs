@@ -21,7 +21,9 @@ pub fn metadata(shape: &Hyperparameters, quant: Quant, layers: u32, context_len:
         debug_assert!(fresh, "{key} is set once");
     };
     put("general.architecture", Value::String(shape.architecture.into()));
-    put("general.name", Value::String(format!("synthetic {}", shape.name)));
+    let cut =
+        if layers < shape.layers { format!(", {layers} of {} layers", shape.layers) } else { String::new() };
+    put("general.name", Value::String(format!("synthetic {}{cut}", shape.name)));
     let description = format!("random weights from seed {seed}, written by unisonic synth");
     put("general.description", Value::String(description));
     put("general.file_type", Value::U32(quant.file_type()));

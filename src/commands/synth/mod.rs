@@ -113,10 +113,12 @@ pub fn run(args: &SynthArgs) -> anyhow::Result<ExitCode> {
     if !written {
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
+    let file_len_bytes = out.metadata().map_or(len_bytes, |file| file.len());
     say(format_args!(
-        "wrote {}: {} of random weights in the shape of {name}",
+        "wrote {}: {}, random weights in the shape of {name}{}",
         out.display(),
-        bytes(len_bytes)
+        bytes(file_len_bytes),
+        if layers < shape.layers { format!(", {layers} of {} layers", shape.layers) } else { String::new() }
     ));
     Ok(ExitCode::SUCCESS)
 }
