@@ -16,11 +16,14 @@ impl FromStr for Reference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // As it stands in a browser's address line.
-        let text = text.strip_prefix("https://huggingface.co/").unwrap_or(text);
-        let (repo, wanted) = match text.split_once(':') {
-            Some((repo, wanted)) => (repo, Some(wanted)),
-            None => (text, None),
+        let named = |text: &str, sign: &str| match text.split_once(sign) {
+            Some((repo, wanted)) => (repo.to_owned(), Some(wanted.to_owned())),
+            None => (text.to_owned(), None),
+        };
+        let (repo, wanted) = match text.strip_prefix("https://huggingface.co/") {
+            // As it stands in a browser's address line.
+            Some(page) => named(page.trim_end_matches('/'), "/blob/main/"),
+            None => named(text, ":"),
         };
         let parts: Vec<&str> = repo.split('/').collect();
         if parts.len() != 2 || !parts.iter().all(|part| is_repo_part(part)) {
@@ -28,12 +31,12 @@ impl FromStr for Reference {
                 "`{repo}` is not a repository; expected OWNER/NAME, such as bartowski/SmolLM2-135M-Instruct-GGUF"
             ));
         }
-        match wanted {
-            Some("") => {
-                Err("nothing follows the `:`; expected a file or a quantisation such as Q4_K_M".into())
-            }
-            _ => Ok(Self { repo: repo.to_owned(), wanted: wanted.map(str::to_owned) }),
+        if wanted.as_deref() == Some("") {
+            return Err(
+                "nothing follows the repository; expected a file or a quantisation such as Q4_K_M".into()
+            );
         }
+        Ok(Self { repo, wanted })
     }
 }
 
@@ -84,6 +87,9 @@ mod tests {
         assert_eq!(reference.repo, "own.er/Some_Model-1.5B-GGUF");
         assert_eq!(reference.wanted.as_deref(), Some("sub/model-q4_k_m.gguf"));
         assert_eq!("a/b".parse::<Reference>().unwrap().wanted, None);
+        let page: Reference = "https://huggingface.co/a/b/blob/main/sub/c.gguf".parse().unwrap();
+        assert_eq!(page, "a/b:sub/c.gguf".parse().unwrap());
+        assert_eq!("https://huggingface.co/a/b/".parse::<Reference>(), "a/b".parse());
     }
 
     #[test]
@@ -98,7 +104,8 @@ mod tests {
             "/a",
             "a/",
             "a b/c",
-            "https://huggingface.co/a/b",
+            "https://example.com/a/b",
+            "https://huggingface.co/a",
             "a/b?x",
         ] {
             assert!(wrong.parse::<Reference>().is_err(), "{wrong}");
