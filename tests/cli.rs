@@ -11,6 +11,19 @@ use std::process::{Command, Stdio};
 use common::program::{assert_says, failed, last_line_json, model, names, succeeded, unisonic, with_stdin};
 use serde_json::Value as Json;
 
+/// `-` is stdin for every command that takes a text.
+#[test]
+fn a_dash_is_stdin() {
+    let model = model();
+    let text = "Hi, you!";
+    let ids = |output| last_line_json(&succeeded(output))["ids"].clone();
+    let piped = ids(with_stdin(&["tokenize", "--json", &model, "-"], text));
+    assert_eq!(piped, ids(unisonic(&["tokenize", "--json", &model, text])));
+    assert_ne!(piped, ids(unisonic(&["tokenize", "--json", &model, "x"])));
+    let scored = succeeded(with_stdin(&["perplexity", "--json", &model, "--text", "-"], text));
+    assert_eq!(last_line_json(&scored)["count"], piped.as_array().unwrap().len() - 1);
+}
+
 fn run_json(args: &[&str]) -> Json {
     let model = model();
     let all = [&["run", "--json", "--max-tokens", "8", &model], args].concat();

@@ -30,7 +30,7 @@ Examples:
 pub struct PerplexityArgs {
     #[command(flatten)]
     file: FileArg,
-    /// Text file to score
+    /// Text file to score; `-` is stdin
     #[arg(
         long,
         value_name = "PATH",
