@@ -115,8 +115,8 @@ mod tests {
     fn more_memory_than_there_is_is_refused() {
         assert!(check_available("a little", 1).is_ok());
         if available_bytes().is_some() {
-            let error = check_available("the weights", 1 << 60).unwrap_err().to_string();
-            assert!(error.contains("the weights needs 1152921504606846976 bytes"), "{error}");
+            let error = check_available("the model", 1 << 60).unwrap_err().to_string();
+            assert!(error.contains("the model needs 1152921504606846976 bytes"), "{error}");
         }
     }
 }

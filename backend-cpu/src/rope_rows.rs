@@ -19,7 +19,7 @@ impl RopeRows {
     pub fn allocate(tables: &[RopeTable], limits: Limits) -> Result<Self, DeviceError> {
         let rows = tables.iter().map(|table| {
             let pairs = table.inverse_frequencies.len();
-            let values = || allocate("RoPE rows", limits.max_rows as usize, pairs);
+            let values = || allocate("a table of RoPE rows", limits.max_rows as usize, pairs);
             Ok(Rows { pairs, cosines: values()?, sines: values()? })
         });
         rows.collect::<Result<_, DeviceError>>().map(Self)

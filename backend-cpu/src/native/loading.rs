@@ -44,7 +44,7 @@ pub(super) fn load_weights(
 ) -> Result<Vec<NativeWeight>, DeviceError> {
     let packed_len_bytes =
         plan.weights.iter().filter_map(PackedMatrix::len_bytes).map(|len| len as u64).sum();
-    check_available("the weights", packed_len_bytes)?;
+    check_available("the model", packed_len_bytes)?;
     let total_bytes = plan.weights.iter().map(Weight::len_bytes).sum();
     let report = |loaded_bytes| progress(LoadProgress { loaded_bytes, total_bytes });
     let mut loaded_bytes = 0;

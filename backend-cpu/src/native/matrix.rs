@@ -86,7 +86,7 @@ impl PackedMatrix {
         };
         let (rows, tiles) = (weight.rows as usize, (weight.cols as usize).div_ceil(TILE_LEN));
         let panel_len_bytes = packing.panel_len_bytes(tiles);
-        let lines = Lines::zeroed("packed weights", len_bytes)?.in_large_pages();
+        let lines = Lines::zeroed("a weight matrix", len_bytes)?.in_large_pages();
         Ok(Some(Self { packing, rows, tiles, panel_len_bytes, lines }))
     }
 
