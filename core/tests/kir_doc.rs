@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use unisonic_core::kir::Type;
 use unisonic_core::kir::op::{AttrKind, Effect, Family, Op, Pattern, Row};
 
 const HEAD: &str = "\
@@ -74,6 +75,7 @@ fn document() -> String {
         (Family::Mem, "Memory"),
         (Family::Lanes, "Other invocations"),
         (Family::Dot, "Dot products"),
+        (Family::Matrix, "Matrices"),
     ];
     let mut text = HEAD.to_owned();
     let mut shown = 0;
@@ -97,6 +99,7 @@ fn line(row: &Row) -> String {
         AttrKind::Word => "the word",
         AttrKind::Param => "the parameter",
         AttrKind::Object => "the object",
+        AttrKind::Copy => "the two objects",
         AttrKind::Index => "an index",
         AttrKind::Selector => "a selector",
         AttrKind::Cluster => "a width, and a lane or mask",
@@ -129,6 +132,7 @@ fn name(pattern: Pattern) -> String {
         Pattern::T => "T".to_owned(),
         Pattern::OneT => "a word of T".to_owned(),
         Pattern::Words(width) => format!("{width} words of T"),
+        Pattern::Many(scalar, width) => Type { scalar, width }.to_string(),
         Pattern::Stated => "as stated".to_owned(),
     }
 }

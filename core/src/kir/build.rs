@@ -155,6 +155,23 @@ impl Build {
         self.op(Op::Dot4, Attr::None, &[a.value, b.value, sum.value])
     }
 
+    /// `sum + a b` over a cluster of 32 invocations: 16x16 by 16x8 where `a` has two words, 16x32 by 32x8 where it has four
+    /// ([`super::op::Op::Mma32`] says which element is where).
+    pub fn mma<'k>(&'k self, a: V<'k>, b: V<'k>, sum: V<'k>) -> V<'k> {
+        let op = if a.ty().width == 2 { Op::Mma16 } else { Op::Mma32 };
+        self.op(op, Attr::None, &[a.value, b.value, sum.value])
+    }
+
+    /// Closes a group of copies ([`Mem::copy_async`]).
+    pub fn copy_commit(&self) {
+        self.no_result(Op::CopyCommit, Attr::None, &[]);
+    }
+
+    /// Waits for this invocation's copies but for those of its last groups.
+    pub fn copy_wait(&self, groups: u32) {
+        self.no_result(Op::CopyWait, Attr::Index(groups), &[]);
+    }
+
     /// Statements where a condition is true.
     pub fn when<'k>(&'k self, condition: V<'k>, then: impl FnOnce()) {
         self.choose(
@@ -280,6 +297,18 @@ impl<'k> Mem<'k> {
         self.build.stated(Op::Load, Attr::Object(self.id), &[index.value], ty)
     }
 
+    /// The same, where nobody reads the elements again.
+    pub fn load_stream(self, index: V<'k>, width: u8) -> V<'k> {
+        let ty = Type { scalar: self.elem, width };
+        self.build.stated(Op::LoadStream, Attr::Object(self.id), &[index.value], ty)
+    }
+
+    /// Begins to copy four elements of a buffer to this shared array; both indices are multiples of four.
+    pub fn copy_async(self, to: V<'k>, from: Mem<'k>, from_index: V<'k>) {
+        let attr = Attr::Copy { to: self.id, from: from.id };
+        self.build.no_result(Op::CopyAsync, attr, &[to.value, from_index.value]);
+    }
+
     /// Writes an element, or a vector from an index on that is a multiple of its width.
     pub fn store(self, index: V<'k>, value: V<'k>) {
         self.build.no_result(Op::Store, Attr::Object(self.id), &[index.value, value.value]);
@@ -363,6 +392,11 @@ impl<'k> V<'k> {
     /// Bytes chosen from this word and another.
     pub fn permute(self, other: V<'k>, selector: u16) -> V<'k> {
         self.build.op(Op::Permute, Attr::Selector(selector), &[self.value, other.value])
+    }
+
+    /// Bytes chosen from this word and another by the digits of a third.
+    pub fn permute_by(self, other: V<'k>, selector: V<'k>) -> V<'k> {
+        self.build.op(Op::PermuteBy, Attr::None, &[self.value, other.value, selector.value])
     }
 
     /// The value of the lane whose number in the cluster differs by a mask.

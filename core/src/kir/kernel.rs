@@ -178,7 +178,14 @@ pub enum Attr {
     Param(ParamId),
     /// An object.
     Object(ObjectId),
-    /// A byte or component.
+    /// Where a copy goes and comes from.
+    Copy {
+        /// A shared object.
+        to: ObjectId,
+        /// A global one.
+        from: ObjectId,
+    },
+    /// A byte or component, or a number of groups.
     Index(u32),
     /// Bytes: digit i (4 bits) says what becomes byte i.
     Selector(u16),

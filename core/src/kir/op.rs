@@ -18,7 +18,9 @@ pub enum AttrKind {
     Param,
     /// A global or shared object.
     Object,
-    /// Index of a byte or component.
+    /// A shared object, and the global one that it is filled from.
+    Copy,
+    /// Index of a byte or component, or a number of groups.
     Index,
     /// Which of eight bytes goes where.
     Selector,
@@ -92,6 +94,8 @@ pub enum Pattern {
     OneT,
     /// This many words of the type variable.
     Words(u8),
+    /// This many words of this scalar.
+    Many(Scalar, u8),
     /// Whatever the instruction says: the type after the mnemonic.
     Stated,
 }
@@ -136,6 +140,8 @@ pub enum Family {
     Lanes,
     /// Dot products.
     Dot,
+    /// Products of matrices.
+    Matrix,
 }
 
 macro_rules! ops {
@@ -246,14 +252,26 @@ ops! {
         Byte = "byte" (T) -> Is(I32), Bytes, false, Index, Pure, "a[index]";
         /// Bytes chosen from two words: digit i of the selector names the byte (0-3 of a, 4-7 of b) that becomes byte i.
         Permute = "permute" (Is(U32), Is(U32)) -> Is(U32), Any, false, Selector, Pure, "bytes of (a, b)";
+        /// The same, where the selector is known at run time: bits 0-2 of digit i name the byte.
+        PermuteBy = "permute_by" (Is(U32), Is(U32), Is(U32)) -> Is(U32), Any, false, None, Pure, "bytes of (a, b)";
         /// Four integers from -128 to 127 as bytes.
         Pack = "pack" (Is(I32), Is(I32), Is(I32), Is(I32)) -> Is(I8x4), Any, false, None, Pure, "(a, b, c, d) mod 2^8";
     }
     Mem {
         /// Elements from an index on; a vector's index is a multiple of its width.
         Load = "load" (Is(U32)) -> Stated, Any, false, Object, Reads, "object[a ..]";
+        /// The same, of elements that nobody reads again: devices that can keep them out of their caches.
+        LoadStream = "load_stream" (Is(U32)) -> Stated, Any, false, Object, Reads, "object[a ..]";
         /// Writes elements from an index on; a vector's index is a multiple of its width.
         Store = "store" (Is(U32), T), Any, false, Object, Writes, "object[a ..] = b";
+        /// Begins to copy four elements of 32 bits from global to shared memory; both indices are multiples of four. Nobody
+        /// touches the destination before the copy has been waited for.
+        CopyAsync = "copy_async" (Is(U32), Is(U32)), Any, false, Copy, Writes, "to[a ..] = from[b ..]";
+        /// Closes a group of the copies that the invocation began.
+        CopyCommit = "copy_commit" (), Any, false, None, Writes, "";
+        /// Waits for the invocation's own copies, but for those of its last groups, as many as the index says. A barrier
+        /// shows them to others.
+        CopyWait = "copy_wait" (), Any, false, Index, Writes, "";
         /// Waits for the workgroup; what was written to shared memory before it is seen after it.
         Barrier = "barrier" (), Any, false, None, Waits, "";
     }
@@ -267,6 +285,14 @@ ops! {
         /// Four products of bytes added to an integer.
         Dot4 = "dot4" (T, Is(I8x4), Is(I32)) -> Is(I32), Bytes, false, None, Pure, "c + sum of a_i*b_i mod 2^32";
     }
+    Matrix {
+        /// A product of matrices of bytes, 16x16 by 16x8, over a cluster of 32 invocations.
+        Mma16 = "mma16" (Many(I8x4, 2), Is(I8x4), Many(I32, 4)) -> Many(I32, 4), Any, false, None, Exchanges,
+            "c + a b mod 2^32";
+        /// The same, 16x32 by 32x8.
+        Mma32 = "mma32" (Many(I8x4, 4), Many(I8x4, 2), Many(I32, 4)) -> Many(I32, 4), Any, false, None, Exchanges,
+            "c + a b mod 2^32";
+    }
 }
 
 impl Op {
@@ -275,6 +301,12 @@ impl Op {
         Self::ALL.iter().copied().find(|op| op.row().mnemonic == mnemonic)
     }
 }
+
+/// Most operands that a row has.
+pub const MAX_OPERANDS: usize = 4;
+
+/// Invocations that multiply matrices together.
+pub const MATRIX_CLUSTER: u32 = 32;
 
 /// Virtual widths of clusters.
 pub const CLUSTER_WIDTHS: [u32; 3] = [8, 16, 32];
@@ -298,6 +330,7 @@ impl Row {
                 Pattern::T => variable.unwrap_or(found),
                 Pattern::OneT => Type::one(variable.unwrap_or(found).scalar),
                 Pattern::Words(width) => Type { width, ..variable.unwrap_or(found) },
+                Pattern::Many(scalar, width) => Type { scalar, width },
                 Pattern::Stated => found,
             };
             if found != expected {
@@ -335,6 +368,7 @@ impl Row {
             Some(Pattern::T) => Some(of_variable()?),
             Some(Pattern::OneT) => Some(Type::one(of_variable()?.scalar)),
             Some(Pattern::Words(width)) => Some(Type { width, ..of_variable()? }),
+            Some(Pattern::Many(scalar, width)) => Some(Type { scalar, width }),
             Some(Pattern::Stated) => {
                 let stated = stated.ok_or("a type was expected after the mnemonic")?;
                 if self.set == Set::Word {
@@ -359,7 +393,7 @@ mod tests {
             let row = op.row();
             assert_eq!(Op::from_mnemonic(row.mnemonic), Some(op));
             assert!(!row.doc.trim().is_empty(), "{}", row.mnemonic);
-            assert!(row.operands.len() <= 4);
+            assert!(row.operands.len() <= MAX_OPERANDS);
         }
     }
 

@@ -307,19 +307,23 @@ impl<'a> Parser<'a> {
                 Ok((vec![], Attr::Param(ParamId(id as u32)), at + 1))
             }
             AttrKind::Object => {
-                let name = line.word(at)?;
-                let id = self.kernel.objects.iter().position(|object| object.name == name);
-                let id = id.ok_or_else(|| line.error(format!("there is no object `{name}`")))?;
-                line.expect(at + 1, "[")?;
-                let mut operands = vec![self.value(line, at + 2)?];
-                line.expect(at + 3, "]")?;
-                let mut at = at + 4;
+                let (id, index, mut at) = self.element(line, at)?;
+                let mut operands = vec![index];
                 if op == Op::Store {
                     line.expect(at, ",")?;
                     operands.push(self.value(line, at + 1)?);
                     at += 2;
                 }
-                Ok((operands, Attr::Object(ObjectId(id as u32)), at))
+                Ok((operands, Attr::Object(id), at))
+            }
+            AttrKind::Copy => {
+                let (to, to_index, at) = self.element(line, at)?;
+                line.expect(at, ",")?;
+                let (from, from_index, at) = self.element(line, at + 1)?;
+                Ok((vec![to_index, from_index], Attr::Copy { to, from }, at))
+            }
+            AttrKind::Index if op.row().operands.is_empty() => {
+                Ok((vec![], Attr::Index(line.number(at)?), at + 1))
             }
             AttrKind::Index => {
                 let (operands, at) = self.list(line, at)?;
@@ -344,6 +348,17 @@ impl<'a> Parser<'a> {
                 Ok((operands, Attr::Cluster { width, lane }, at + 4))
             }
         }
+    }
+
+    /// `name[index]`, and where it ends.
+    fn element(&self, line: &Line<'a>, at: usize) -> Result<(ObjectId, Value, usize), ParseError> {
+        let name = line.word(at)?;
+        let id = self.kernel.objects.iter().position(|object| object.name == name);
+        let id = id.ok_or_else(|| line.error(format!("there is no object `{name}`")))?;
+        line.expect(at + 1, "[")?;
+        let index = self.value(line, at + 2)?;
+        line.expect(at + 3, "]")?;
+        Ok((ObjectId(id as u32), index, at + 4))
     }
 
     /// Values separated by commas, and where they end.

@@ -16,7 +16,7 @@
 
 use std::fmt::{self, Write};
 
-use super::kernel::{Attr, Block, Inst, Kernel, Space, Stmt, Value};
+use super::kernel::{Attr, Block, Inst, Kernel, ObjectId, Space, Stmt, Value};
 use super::op::Op;
 use super::types::Scalar;
 
@@ -120,6 +120,15 @@ impl Kernel {
                     _ => text += &format!(" {name}[{operands}]"),
                 }
             }
+            Attr::Copy { to, from } => {
+                let name = |id: ObjectId| match self.objects.get(id.index()) {
+                    Some(object) => object.name.clone(),
+                    None => format!("?{}", id.0),
+                };
+                let index = |at: usize| inst.operands.get(at).map_or("?".to_owned(), Value::to_string);
+                text += &format!(" {}[{}], {}[{}]", name(to), index(0), name(from), index(1));
+            }
+            Attr::Index(index) if operands.is_empty() => text += &format!(" {index}"),
             Attr::Index(index) => text += &format!(" {operands}[{index}]"),
             Attr::Selector(selector) => text += &format!(" {operands} bytes {selector:04x}"),
             Attr::Cluster { width, lane } => text += &format!(" {operands} of {width} at {lane}"),

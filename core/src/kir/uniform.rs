@@ -56,8 +56,12 @@ fn of_inst(kernel: &Kernel, inst: &Inst, uniform: &[bool]) -> bool {
     let operands = inst.operands.iter().all(|operand| uniform[operand.index()]);
     match (inst.op, inst.attr) {
         (Op::LocalId, _) => false,
+        // Each invocation has its own part of the product.
+        (Op::Mma16 | Op::Mma32, _) => false,
         // What nobody writes is the same for all who read the same place.
-        (Op::Load, Attr::Object(id)) => operands && kernel.objects[id.index()].space == Space::Read,
+        (Op::Load | Op::LoadStream, Attr::Object(id)) => {
+            operands && kernel.objects[id.index()].space == Space::Read
+        }
         // Another lane's value is uniform if everybody's is.
         _ => operands || matches!(inst.op.row().effect, Effect::Waits),
     }

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::kernel::{Attr, Block, Inst, Kernel, Space, Stmt, Value};
-use super::op::{AttrKind, CLUSTER_WIDTHS, Effect, Op, Pattern};
+use super::kernel::{Attr, Block, Inst, Kernel, Object, Space, Stmt, Value};
+use super::op::{AttrKind, CLUSTER_WIDTHS, Effect, Family, MATRIX_CLUSTER, Op, Pattern};
 use super::types::{Scalar, Type};
 use super::uniform::uniform_values;
 
@@ -242,6 +242,11 @@ impl Verifier<'_> {
 
     fn attribute(&mut self, inst: &Inst, at: &str, types: &[Type], result: Option<Type>) {
         let kernel = self.kernel;
+        if inst.op.row().family == Family::Matrix && !kernel.workgroup.is_multiple_of(MATRIX_CLUSTER) {
+            let problem =
+                format!("a workgroup of {} is not whole clusters of {MATRIX_CLUSTER}", kernel.workgroup);
+            self.fault(Rule::Cluster, at, problem);
+        }
         match (inst.op.row().attr, inst.attr) {
             (AttrKind::None, Attr::None) => {}
             (AttrKind::Word, Attr::Word(word)) => {
@@ -280,6 +285,13 @@ impl Verifier<'_> {
                 }
                 None => self.fault(Rule::Attribute, at, "there is no such object"),
             },
+            (AttrKind::Copy, Attr::Copy { to, from }) => {
+                match (kernel.objects.get(to.index()), kernel.objects.get(from.index())) {
+                    (Some(to), Some(from)) => self.copy(at, to, from),
+                    _ => self.fault(Rule::Attribute, at, "there is no such object"),
+                }
+            }
+            (AttrKind::Index, Attr::Index(_)) if inst.op == Op::CopyWait => {}
             (AttrKind::Index, Attr::Index(index)) => {
                 let len =
                     if inst.op == Op::Byte { 4 } else { types.first().map_or(0, |ty| u32::from(ty.width)) };
@@ -305,6 +317,20 @@ impl Verifier<'_> {
                 }
             }
             _ => self.fault(Rule::Attribute, at, "the attribute is of another operation"),
+        }
+    }
+
+    fn copy(&mut self, at: &str, to: &Object, from: &Object) {
+        if !matches!(to.space, Space::Shared { .. }) || from.space != Space::Read {
+            self.fault(Rule::Access, at, "copies go from a buffer that is read to shared memory");
+        }
+        if to.elem != from.elem || to.elem.stored_len_bytes() != Some(4) {
+            let problem = format!(
+                "elements of 32 bits and one type are copied, not {} to {}",
+                from.elem.name(),
+                to.elem.name()
+            );
+            self.fault(Rule::Access, at, problem);
         }
     }
 

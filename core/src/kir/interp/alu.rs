@@ -68,6 +68,12 @@ pub fn compute(op: Op, attr: Attr, scalar: Option<Scalar>, x: &[&[u32]], lanes: 
                 u32::from_le_bytes(std::array::from_fn(|i| bytes[usize::from(selector >> (4 * i) & 7)]))
             });
         }
+        Op::PermuteBy => {
+            for (((out, &a), &b), &selector) in out.iter_mut().zip(x[0]).zip(x[1]).zip(x[2]) {
+                let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
+                *out = u32::from_le_bytes(std::array::from_fn(|i| bytes[(selector >> (4 * i) & 7) as usize]));
+            }
+        }
         Op::Pack => {
             for (lane, out) in out.iter_mut().enumerate() {
                 *out = u32::from_le_bytes(std::array::from_fn(|i| x[i][lane] as u8));
@@ -86,7 +92,14 @@ pub fn compute(op: Op, attr: Attr, scalar: Option<Scalar>, x: &[&[u32]], lanes: 
         Op::Param | Op::LocalId | Op::GroupId | Op::ShuffleXor | Op::Broadcast => {
             unreachable!("`{}` is no function of registers alone", op.row().mnemonic)
         }
-        Op::Load | Op::Store | Op::Barrier => unreachable!("`{}` is of memory", op.row().mnemonic),
+        Op::Mma16 | Op::Mma32 => unreachable!("`{}` is of a cluster", op.row().mnemonic),
+        Op::Load
+        | Op::LoadStream
+        | Op::Store
+        | Op::CopyAsync
+        | Op::CopyCommit
+        | Op::CopyWait
+        | Op::Barrier => unreachable!("`{}` is of memory", op.row().mnemonic),
     }
 }
 

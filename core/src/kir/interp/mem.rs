@@ -2,9 +2,12 @@
 //!
 //! Each element remembers who wrote and who read it last, and in which epoch: a barrier begins a new one for its workgroup.
 //! Two invocations that touch an element in the same epoch, at least one of them writing, race; so do workgroups, which no
-//! barrier orders.
+//! barrier orders. An element that is being copied to may be touched by nobody.
 
 use super::super::kernel::{Attr, Inst, Kernel, ObjectId, Space};
+use super::super::op::Op;
+use super::active::Active;
+use super::copies::Copy;
 use super::{Machine, Trap};
 
 /// An invocation at a time: workgroup, epoch in it, and lane, from 1; 0 for nobody.
@@ -16,13 +19,32 @@ struct Touch {
 }
 
 impl Touch {
+    /// The lane of several readers of an epoch: none that exists.
+    const SEVERAL: u32 = u32::MAX;
+    /// The lane of a copy that has not arrived.
+    const COPYING: u32 = u32::MAX - 1;
+
     fn is_somebody(self) -> bool {
         self.lane != 0
     }
 
     /// Whether another touch comes after this one for sure.
     fn is_before(self, other: Touch) -> bool {
-        self.group == other.group && (self.lane == other.lane || self.epoch < other.epoch)
+        let is_over = self.lane == other.lane || self.epoch < other.epoch;
+        self.group == other.group && is_over && self.lane != Self::COPYING
+    }
+
+    fn text(self, what: &str, at: usize) -> String {
+        match self.lane {
+            Self::COPYING => format!("element {at} is being copied to: wait for the copy"),
+            Self::SEVERAL => format!("a race: element {at} was {what} by several invocations just now"),
+            // Groups are counted from 1 here.
+            lane => format!(
+                "a race: element {at} was {what} by invocation {} of workgroup {} just now",
+                lane - 1,
+                self.group - 1
+            ),
+        }
     }
 }
 
@@ -40,6 +62,57 @@ struct Array {
     writers: Vec<Touch>,
     /// Kept for objects that are read and written.
     readers: Vec<Touch>,
+}
+
+impl Array {
+    /// The element that begins a vector, if all of it exists.
+    fn at(&self, index: u32, width: usize) -> Result<usize, String> {
+        let (at, len) = (index as usize, self.bytes.len() / self.elem_len_bytes);
+        if width > 1 && !at.is_multiple_of(width) {
+            return Err(format!("index {index} is no multiple of {width}"));
+        }
+        if at + width <= len { Ok(at) } else { Err(format!("element {index} of {len}")) }
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        match self.bytes[at * self.elem_len_bytes..][..self.elem_len_bytes] {
+            [a, b] => u32::from(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+            _ => unreachable!("elements have two or four bytes"),
+        }
+    }
+
+    fn set_word(&mut self, at: usize, word: u32) {
+        let bytes = &mut self.bytes[at * self.elem_len_bytes..][..self.elem_len_bytes];
+        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+    }
+
+    /// Notes that an invocation reads an element.
+    fn read(&mut self, at: usize, now: Touch) -> Result<(), String> {
+        let Some(&writer) = self.writers.get(at) else { return Ok(()) };
+        if self.is_shared && !writer.is_somebody() {
+            return Err(format!("element {at} was not written"));
+        }
+        if writer.is_somebody() && !writer.is_before(now) {
+            return Err(writer.text("written", at));
+        }
+        let reader = &mut self.readers[at];
+        let is_shared_read = reader.is_somebody() && !reader.is_before(now);
+        *reader = if is_shared_read { Touch { lane: Touch::SEVERAL, ..now } } else { now };
+        Ok(())
+    }
+
+    /// Notes that an invocation writes an element, and leaves `mark` as its writer.
+    fn write(&mut self, at: usize, now: Touch, mark: Touch) -> Result<(), String> {
+        let others = [(Some(self.writers[at]), "written"), (self.readers.get(at).copied(), "read")];
+        for (other, what) in others {
+            if let Some(other) = other.filter(|other| other.is_somebody() && !other.is_before(now)) {
+                return Err(other.text(what, at));
+            }
+        }
+        self.writers[at] = mark;
+        Ok(())
+    }
 }
 
 impl Memory {
@@ -78,104 +151,114 @@ impl Memory {
         }
     }
 
-    /// Begins the next epoch of the workgroup.
-    pub fn barrier(&mut self) {
-        self.epoch += 1;
-    }
-
     fn touch(&self, lane: usize) -> Touch {
         Touch { group: self.group, epoch: self.epoch, lane: lane as u32 + 1 }
     }
 
-    fn check(&self, id: ObjectId, index: u32, width: usize) -> Result<usize, String> {
-        let array = &self.objects[id.index()];
-        let len = array.bytes.len() / array.elem_len_bytes;
-        if !(index as usize).is_multiple_of(width) {
-            return Err(format!("index {index} is no multiple of {width}"));
-        }
-        match (index as usize).checked_add(width) {
-            Some(end) if end <= len => Ok(index as usize),
-            _ => Err(format!("element {index} of {len}")),
-        }
-    }
-
     fn load(&mut self, id: ObjectId, index: u32, lane: usize, out: &mut [u32]) -> Result<(), String> {
-        let (at, now) = (self.check(id, index, out.len())?, self.touch(lane));
+        let now = self.touch(lane);
         let array = &mut self.objects[id.index()];
+        let at = array.at(index, out.len())?;
         for (at, out) in (at..).zip(out) {
-            if let Some(&writer) = array.writers.get(at) {
-                if array.is_shared && !writer.is_somebody() {
-                    return Err(format!("element {at} was not written"));
-                }
-                if writer.is_somebody() && !writer.is_before(now) {
-                    return Err(format!(
-                        "a race: element {at} was written by invocation {} just now",
-                        writer.lane - 1
-                    ));
-                }
-                let reader = &mut array.readers[at];
-                // Of several readers of an epoch, one is remembered: two at least are told by the lane that nobody has.
-                let is_shared_read = reader.is_somebody() && !reader.is_before(now);
-                *reader = if is_shared_read { Touch { lane: u32::MAX, ..now } } else { now };
-            }
-            let bytes = &array.bytes[at * array.elem_len_bytes..][..array.elem_len_bytes];
-            *out = match *bytes {
-                [a, b] => u32::from(u16::from_le_bytes([a, b])),
-                [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
-                _ => unreachable!("elements have two or four bytes"),
-            };
+            array.read(at, now)?;
+            *out = array.word(at);
         }
         Ok(())
     }
 
     fn store(&mut self, id: ObjectId, index: u32, lane: usize, words: &[u32]) -> Result<(), String> {
-        let (at, now) = (self.check(id, index, words.len())?, self.touch(lane));
+        let now = self.touch(lane);
         let array = &mut self.objects[id.index()];
-        for (at, word) in (at..).zip(words) {
-            let others = [Some(array.writers[at]), array.readers.get(at).copied()];
-            if others.into_iter().flatten().any(|other| other.is_somebody() && !other.is_before(now)) {
-                return Err(format!("a race: another invocation touched element {at} just now"));
-            }
-            array.writers[at] = now;
-            let bytes = &mut array.bytes[at * array.elem_len_bytes..][..array.elem_len_bytes];
-            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+        let at = array.at(index, words.len())?;
+        for (at, &word) in (at..).zip(words) {
+            array.write(at, now, now)?;
+            array.set_word(at, word);
         }
         Ok(())
+    }
+
+    /// The words that a copy reads; its destination is out of bounds until [`Self::arrive`].
+    fn begin_copy(
+        &mut self,
+        lane: usize,
+        (to, at): (ObjectId, u32),
+        (from, index): (ObjectId, u32),
+    ) -> Result<Copy, String> {
+        let mut words = [0; 4];
+        self.load(from, index, lane, &mut words)?;
+        let now = self.touch(lane);
+        let array = &mut self.objects[to.index()];
+        let first = array.at(at, 4)?;
+        for at in first..first + 4 {
+            array.write(at, now, Touch { lane: Touch::COPYING, ..now })?;
+        }
+        Ok(Copy { to, at, words })
+    }
+
+    fn arrive(&mut self, lane: usize, copy: Copy) {
+        let now = self.touch(lane);
+        let array = &mut self.objects[copy.to.index()];
+        for (at, word) in (copy.at as usize..).zip(copy.words) {
+            array.writers[at] = now;
+            array.set_word(at, word);
+        }
     }
 }
 
 impl Machine<'_> {
-    pub(super) fn load(&mut self, inst: &Inst, active: &[bool]) -> Result<(), Trap> {
-        let (Attr::Object(id), Some(result)) = (inst.attr, inst.result) else { return Ok(()) };
+    /// An operation on memory.
+    pub(super) fn mem(&mut self, inst: &Inst, active: &Active) -> Result<(), Trap> {
+        match (inst.op, inst.attr) {
+            (Op::Barrier, _) => self.memory.epoch += 1,
+            (Op::Store, Attr::Object(id)) => return self.store(inst, id, active),
+            (Op::CopyAsync, Attr::Copy { to, from }) => return self.begin_copy(inst, to, from, active),
+            (Op::CopyCommit, _) => active.lanes().for_each(|lane| self.copies.commit(lane)),
+            (Op::CopyWait, Attr::Index(groups)) => {
+                for lane in active.lanes() {
+                    for copy in self.copies.arrived(lane, groups) {
+                        self.memory.arrive(lane, copy);
+                    }
+                }
+            }
+            (_, Attr::Object(id)) => return self.load(inst, id, active),
+            _ => unreachable!("`{}` has another attribute", inst.op.row().mnemonic),
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, inst: &Inst, id: ObjectId, active: &Active) -> Result<(), Trap> {
+        let Some(result) = inst.result else { return Ok(()) };
         let mut out = std::mem::take(&mut self.registers[result.index()]);
         let width = out.len() / self.lanes;
-        for lane in 0..self.lanes {
-            if active[lane] {
-                let index = self.registers[inst.operands[0].index()][lane];
-                let loaded = self.memory.load(id, index, lane, &mut out[lane * width..][..width]);
-                loaded.map_err(|problem| self.trap(lane, self.kernel.inst_text(inst), problem))?;
-            }
+        for lane in active.lanes() {
+            let index = self.registers[inst.operands[0].index()][lane];
+            let loaded = self.memory.load(id, index, lane, &mut out[lane * width..][..width]);
+            loaded.map_err(|problem| self.trap(lane, self.kernel.inst_text(inst), problem))?;
         }
         self.registers[result.index()] = out;
         Ok(())
     }
 
-    pub(super) fn store(&mut self, inst: &Inst, active: &[bool]) -> Result<(), Trap> {
-        let Attr::Object(id) = inst.attr else { return Ok(()) };
-        let value = std::mem::take(&mut self.registers[inst.operands[1].index()]);
-        let width = value.len() / self.lanes;
-        for lane in 0..self.lanes {
-            if active[lane] {
-                // A value may be its own index.
-                let index = match inst.operands[0] == inst.operands[1] {
-                    true => value[lane],
-                    false => self.registers[inst.operands[0].index()][lane],
-                };
-                let stored = self.memory.store(id, index, lane, &value[lane * width..][..width]);
-                stored.map_err(|problem| self.trap(lane, self.kernel.inst_text(inst), problem))?;
+    fn store(&mut self, inst: &Inst, id: ObjectId, active: &Active) -> Result<(), Trap> {
+        let (indices, value) = (inst.operands[0].index(), inst.operands[1].index());
+        let width = self.registers[value].len() / self.lanes;
+        for lane in active.lanes() {
+            let index = self.registers[indices][lane];
+            let words = &self.registers[value][lane * width..][..width];
+            let stored = self.memory.store(id, index, lane, words);
+            stored.map_err(|problem| self.trap(lane, self.kernel.inst_text(inst), problem))?;
+        }
+        Ok(())
+    }
+
+    fn begin_copy(&mut self, inst: &Inst, to: ObjectId, from: ObjectId, active: &Active) -> Result<(), Trap> {
+        for lane in active.lanes() {
+            let [at, index] = [0, 1].map(|operand| self.registers[inst.operands[operand].index()][lane]);
+            match self.memory.begin_copy(lane, (to, at), (from, index)) {
+                Ok(copy) => self.copies.begin(lane, copy),
+                Err(problem) => return Err(self.trap(lane, self.kernel.inst_text(inst), problem)),
             }
         }
-        self.registers[inst.operands[1].index()] = value;
         Ok(())
     }
 }

@@ -2,14 +2,20 @@
 //!
 //! It reports what a GPU would do silently: elements out of bounds, shared memory that was not written, two invocations
 //! that touch an element without a barrier between them, divisors of 0, kernels that do not end. Start reading at [`run`];
-//! `alu.rs` has what values become, `mem.rs` memory, `lanes.rs` what other invocations hand over.
+//! `alu.rs` has what values become, `mem.rs` memory, `copies.rs` copies under way, `lanes.rs` what other invocations hand
+//! over, `matrix.rs` products of matrices.
 
+mod active;
 mod alu;
+mod copies;
 mod lanes;
+mod matrix;
 mod mem;
 
 use super::kernel::{Attr, Block, Inst, Kernel, Stmt, Value};
-use super::op::{Family, Op};
+use super::op::{Family, MAX_OPERANDS, Op};
+use active::Active;
+use copies::Copies;
 use mem::Memory;
 
 /// Buffers, parameters and the size of a run.
@@ -48,12 +54,14 @@ pub fn run(kernel: &Kernel, launch: &mut Launch) -> Result<(), Trap> {
     let lanes = kernel.workgroup as usize;
     let registers = kernel.types.iter().map(|ty| vec![0; lanes * usize::from(ty.width)]).collect();
     let memory = Memory::new(kernel, std::mem::take(&mut launch.buffers));
-    let mut machine =
-        Machine { kernel, lanes, params: &launch.params, fuel: launch.fuel, group: 0, registers, memory };
-    let everyone = vec![true; lanes];
+    let copies = Copies::new(lanes);
+    let (params, fuel) = (&launch.params[..], launch.fuel);
+    let mut machine = Machine { kernel, lanes, params, fuel, group: 0, registers, memory, copies };
+    let everyone = Active::all(lanes);
     let result = (0..launch.groups).try_for_each(|group| {
         machine.group = group;
         machine.memory.next_group();
+        machine.copies = Copies::new(lanes);
         machine.block(&kernel.body, &everyone)
     });
     launch.buffers = machine.memory.into_buffers();
@@ -70,24 +78,19 @@ struct Machine<'a> {
     /// Words of each value: those of invocation 0, then those of 1, ...
     registers: Vec<Vec<u32>>,
     memory: Memory,
+    copies: Copies,
 }
 
 impl Machine<'_> {
     /// Runs a block for the invocations that are in `active`. What others have in registers afterwards has no meaning.
-    fn block(&mut self, block: &Block, active: &[bool]) -> Result<(), Trap> {
+    fn block(&mut self, block: &Block, active: &Active) -> Result<(), Trap> {
         for stmt in &block.stmts {
             match stmt {
                 Stmt::Inst(inst) => self.inst(inst, active)?,
                 Stmt::If { condition, then, otherwise, results } => {
-                    let holds: Vec<bool> =
-                        self.registers[condition.index()].iter().map(|&word| word != 0).collect();
-                    for (block, expected) in [(then, true), (otherwise, false)] {
-                        let inner: Vec<bool> = active
-                            .iter()
-                            .zip(&holds)
-                            .map(|(&active, &holds)| active && holds == expected)
-                            .collect();
-                        if inner.contains(&true) {
+                    let (holds, fails) = active.split(&self.registers[condition.index()]);
+                    for (block, inner) in [(then, holds), (otherwise, fails)] {
+                        if inner.any() {
                             self.block(block, &inner)?;
                             for (&result, &from) in results.iter().zip(&block.yields) {
                                 self.copy(result, from, &inner);
@@ -101,19 +104,16 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn run_loop(&mut self, stmt: &Stmt, active: &[bool]) -> Result<(), Trap> {
+    fn run_loop(&mut self, stmt: &Stmt, active: &Active) -> Result<(), Trap> {
         let Stmt::Loop { index, start, end, step, carried, body } = stmt else { return Ok(()) };
         self.copy(*index, *start, active);
         for carried in carried {
             self.copy(carried.inside, carried.first, active);
         }
-        let mut turning = active.to_vec();
+        let mut turning = active.clone();
         loop {
-            let (indices, ends) = (&self.registers[index.index()], &self.registers[end.index()]);
-            for (lane, turning) in turning.iter_mut().enumerate() {
-                *turning &= indices[lane] < ends[lane];
-            }
-            if !turning.contains(&true) {
+            turning.keep_below(&self.registers[index.index()], &self.registers[end.index()]);
+            if !turning.any() {
                 break;
             }
             self.burn(&turning, || format!("loop {index}"))?;
@@ -122,16 +122,13 @@ impl Machine<'_> {
             let next: Vec<Vec<u32>> =
                 body.yields.iter().map(|from| self.registers[from.index()].clone()).collect();
             for (carried, next) in carried.iter().zip(&next) {
-                blend(&mut self.registers[carried.inside.index()], next, &turning);
+                turning.blend(&mut self.registers[carried.inside.index()], next);
             }
-            let last = u32::MAX - step;
             let indices = &mut self.registers[index.index()];
-            if let Some(lane) = (0..turning.len()).find(|&lane| turning[lane] && indices[lane] > last) {
+            if let Some(lane) = turning.lanes().find(|&lane| indices[lane] > u32::MAX - step) {
                 return Err(self.trap(lane, format!("loop {index}"), "the index passes 2^32".to_owned()));
             }
-            for (index, _) in indices.iter_mut().zip(&turning).filter(|(_, turning)| **turning) {
-                *index += step;
-            }
+            turning.lanes().for_each(|lane| indices[lane] += step);
         }
         for carried in carried {
             self.copy(carried.result, carried.inside, active);
@@ -139,15 +136,10 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn inst(&mut self, inst: &Inst, active: &[bool]) -> Result<(), Trap> {
+    fn inst(&mut self, inst: &Inst, active: &Active) -> Result<(), Trap> {
         self.burn(active, || self.kernel.inst_text(inst))?;
         match (inst.op.row().family, inst.op) {
-            (Family::Mem, Op::Barrier) => {
-                self.memory.barrier();
-                Ok(())
-            }
-            (Family::Mem, Op::Store) => self.store(inst, active),
-            (Family::Mem, _) => self.load(inst, active),
+            (Family::Mem, _) => self.mem(inst, active),
             (_, Op::UDiv | Op::URem) => self.checked(inst, active, |divisor| divisor != 0, "division by 0"),
             (_, Op::Shl | Op::Shr) => {
                 self.checked(inst, active, |amount| amount < 32, "a shift by 32 or more")
@@ -163,14 +155,15 @@ impl Machine<'_> {
     fn checked(
         &mut self,
         inst: &Inst,
-        active: &[bool],
+        active: &Active,
         is_allowed: impl Fn(u32) -> bool,
         problem: &str,
     ) -> Result<(), Trap> {
         let words = &self.registers[inst.operands[1].index()];
         let width = words.len() / self.lanes;
-        match (0..words.len()).find(|&word| active[word / width] && !is_allowed(words[word])) {
-            Some(word) => Err(self.trap(word / width, self.kernel.inst_text(inst), problem.to_owned())),
+        let is_wrong = |lane: &usize| !words[lane * width..][..width].iter().all(|&word| is_allowed(word));
+        match active.lanes().find(is_wrong) {
+            Some(lane) => Err(self.trap(lane, self.kernel.inst_text(inst), problem.to_owned())),
             None => {
                 self.pure(inst);
                 Ok(())
@@ -194,49 +187,48 @@ impl Machine<'_> {
                     &mut out,
                 );
             }
+            _ if inst.op.row().family == Family::Matrix => {
+                let halves = if inst.op == Op::Mma32 { 2 } else { 1 };
+                let [a, b, c] = [0, 1, 2].map(|at| &self.registers[inst.operands[at].index()][..]);
+                matrix::multiply(halves, [a, b, c], &mut out);
+            }
             _ if inst.op == Op::LocalId => out.iter_mut().zip(0..).for_each(|(word, lane)| *word = lane),
             _ if inst.op == Op::GroupId => out.fill(self.group),
             attr => {
-                let operands: Vec<&[u32]> =
-                    inst.operands.iter().map(|operand| &self.registers[operand.index()][..]).collect();
+                let mut operands: [&[u32]; MAX_OPERANDS] = [&[]; MAX_OPERANDS];
+                for (to, from) in operands.iter_mut().zip(&inst.operands) {
+                    *to = &self.registers[from.index()];
+                }
+                let operands = &operands[..inst.operands.len()];
                 // Signed and unsigned operations differ by their first operand.
                 let scalar = inst.operands.first().map(|operand| self.kernel.types[operand.index()].scalar);
-                alu::compute(inst.op, attr, scalar, &operands, self.lanes, &mut out);
+                alu::compute(inst.op, attr, scalar, operands, self.lanes, &mut out);
             }
         }
         self.registers[result.index()] = out;
     }
 
-    fn copy(&mut self, to: Value, from: Value, active: &[bool]) {
+    fn copy(&mut self, to: Value, from: Value, active: &Active) {
         let source = std::mem::take(&mut self.registers[from.index()]);
-        blend(&mut self.registers[to.index()], &source, active);
+        active.blend(&mut self.registers[to.index()], &source);
         self.registers[from.index()] = source;
     }
 
-    fn burn(&mut self, active: &[bool], at: impl Fn() -> String) -> Result<(), Trap> {
+    fn burn(&mut self, active: &Active, at: impl Fn() -> String) -> Result<(), Trap> {
         match self.fuel.checked_sub(self.lanes as u64) {
             Some(left) => {
                 self.fuel = left;
                 Ok(())
             }
-            None => {
-                let lane = active.iter().position(|&active| active).unwrap_or(0);
-                Err(self.trap(lane, at(), "the fuel is used up: does the kernel end?".to_owned()))
-            }
+            None => Err(self.trap(
+                active.lanes().next().unwrap_or(0),
+                at(),
+                "the fuel is used up: does the kernel end?".to_owned(),
+            )),
         }
     }
 
     fn trap(&self, lane: usize, at: String, problem: String) -> Trap {
         Trap { group: self.group, lane: lane as u32, at, problem }
-    }
-}
-
-/// Words of the invocations that are active.
-fn blend(to: &mut [u32], from: &[u32], active: &[bool]) {
-    let width = to.len() / active.len();
-    for ((to, from), _) in
-        to.chunks_exact_mut(width).zip(from.chunks_exact(width)).zip(active).filter(|(_, active)| **active)
-    {
-        to.copy_from_slice(from);
     }
 }
