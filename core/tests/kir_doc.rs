@@ -18,8 +18,9 @@ once, `if` and counted `loop`, named arrays instead of pointers. Every operation
 floats that are added, subtracted or multiplied, each rounded to nearest, ties to even. So a kernel has one result,
 whatever the device.
 
-- **Types**: `bool`, `u32`, `i32`, `f32`, `f16` (stored and converted, never calculated with), `i8x4`, `u8x4` (four bytes in a
+- **Types**: `bool`, `u32`, `i32`, `f32`, `i8x4`, `u8x4` (four bytes in a
   word), and vectors of two or four of them (`f32x4`). Bytes of an `i8x4` are counted from the low bits.
+- **Words**: a word has 32 bits, in registers and in memory; halves (binary16) and bytes are taken out of words by operations.
 - **Memory**: `read`, `write` and `readwrite` buffers and `shared` arrays, indexed by element. A vector lies at a multiple of
   its width. Shared memory is undefined until written; a barrier makes writes visible to the workgroup.
 - **Flow**: `if` and `loop` hold blocks; a block `yield`s the results of an `if`, or what a loop carries to its next turn.

@@ -123,21 +123,15 @@ fn word(text: &str, scalar: Scalar) -> u32 {
 }
 
 fn bytes(text: &str, elem: Scalar) -> Vec<u8> {
-    let len = elem.stored_len_bytes().unwrap() as usize;
     match text.strip_prefix("zeros ") {
-        Some(count) => vec![0; len * count.parse::<usize>().unwrap()],
-        None => {
-            text.split_whitespace().flat_map(|text| word(text, elem).to_le_bytes()[..len].to_vec()).collect()
-        }
+        Some(count) => vec![0; 4 * count.parse::<usize>().unwrap()],
+        None => text.split_whitespace().flat_map(|text| word(text, elem).to_le_bytes()).collect(),
     }
 }
 
 fn elements(bytes: &[u8], elem: Scalar) -> String {
-    let len = elem.stored_len_bytes().unwrap() as usize;
-    let texts = bytes.chunks(len).map(|bytes| {
-        let mut word = [0; 4];
-        word[..len].copy_from_slice(bytes);
-        let word = u32::from_le_bytes(word);
+    let texts = bytes.as_chunks().0.iter().map(|&bytes| {
+        let word = u32::from_le_bytes(bytes);
         match elem {
             Scalar::U32 => word.to_string(),
             Scalar::I32 => (word as i32).to_string(),

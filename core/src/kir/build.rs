@@ -369,9 +369,9 @@ impl<'k> V<'k> {
         self.unary(Op::I2F)
     }
 
-    /// Half to float.
-    pub fn half_to_f32(self) -> V<'k> {
-        self.unary(Op::H2F)
+    /// The binary16 in the low half (0) or the high half (1) of a u32 as a float.
+    pub fn half(self, index: u32) -> V<'k> {
+        self.build.op(Op::Half, Attr::Index(index), &[self.value])
     }
 
     /// The same bits as another scalar type.

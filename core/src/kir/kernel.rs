@@ -185,7 +185,7 @@ pub enum Attr {
         /// A global one.
         from: ObjectId,
     },
-    /// A byte or component, or a number of groups.
+    /// A byte, half or component, or a number of groups.
     Index(u32),
     /// Bytes: digit i (4 bits) says what becomes byte i.
     Selector(u16),

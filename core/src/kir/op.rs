@@ -20,7 +20,7 @@ pub enum AttrKind {
     Object,
     /// A shared object, and the global one that it is filled from.
     Copy,
-    /// Index of a byte or component, or a number of groups.
+    /// Index of a byte, half or component, or a number of groups.
     Index,
     /// Which of eight bytes goes where.
     Selector,
@@ -54,7 +54,7 @@ pub enum Set {
     Any,
     /// `i8x4`, `u8x4`.
     Bytes,
-    /// Everything but `bool` and `f16`: 32 bits without a rule.
+    /// Everything but `bool`: 32 bits without a rule.
     Word,
 }
 
@@ -236,8 +236,6 @@ ops! {
         FMul = "fmul" (Is(F32), Is(F32)) -> Is(F32), Any, true, None, Pure, "RN(a * b)";
         /// Integer to float, rounded to nearest even.
         I2F = "i2f" (Is(I32)) -> Is(F32), Any, true, None, Pure, "RN(a)";
-        /// Half to float, exact; subnormals too.
-        H2F = "h2f" (Is(F16)) -> Is(F32), Any, true, None, Pure, "a";
         /// The same bits as another type.
         Cast = "cast" (T) -> Stated, Word, true, None, Pure, "bits of a";
     }
@@ -250,6 +248,8 @@ ops! {
         Part = "part" (T) -> OneT, Any, false, Index, Pure, "a[index]";
         /// A byte of a word, extended by the sign for i8x4 and by zeros for u8x4.
         Byte = "byte" (T) -> Is(I32), Bytes, false, Index, Pure, "a[index]";
+        /// The IEEE binary16 in the low half of a word (index 0) or the high one (1) as a float; exact, subnormals too.
+        Half = "half" (Is(U32)) -> Is(F32), Any, false, Index, Pure, "binary16 a[index]";
         /// Bytes chosen from two words: digit i of the selector names the byte (0-3 of a, 4-7 of b) that becomes byte i.
         Permute = "permute" (Is(U32), Is(U32)) -> Is(U32), Any, false, Selector, Pure, "bytes of (a, b)";
         /// The same, where the selector is known at run time: bits 0-2 of digit i name the byte.

@@ -417,6 +417,6 @@ fn word(text: &str, scalar: Option<Scalar>) -> Option<u32> {
         Scalar::U32 => text.parse().ok(),
         Scalar::I32 => text.parse::<i32>().ok().map(|i| i as u32),
         Scalar::F32 => text.parse::<f32>().ok().filter(|x| x.is_finite()).map(f32::to_bits),
-        Scalar::F16 | Scalar::I8x4 | Scalar::U8x4 => None,
+        Scalar::I8x4 | Scalar::U8x4 => None,
     }
 }

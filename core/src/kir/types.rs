@@ -1,4 +1,5 @@
-//! Types of values. A lane of a value is one 32-bit word; a vector has two or four of them.
+//! Types of values. A lane of a value is one 32-bit word; a vector has two or four of them. Memory holds words too, so no
+//! device needs smaller or larger integers than 32 bits: packed bytes and halves are taken out of words by operations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,8 +15,6 @@ pub enum Scalar {
     I32,
     /// IEEE binary32.
     F32,
-    /// IEEE binary16 in the low half of the word; the high half is zero. Stored and converted, never calculated with.
-    F16,
     /// Four signed bytes, the first in the low bits.
     I8x4,
     /// Four unsigned bytes, the first in the low bits.
@@ -24,8 +23,8 @@ pub enum Scalar {
 
 impl Scalar {
     /// All, in the order of the documentation.
-    pub const ALL: [Scalar; 7] =
-        [Scalar::Bool, Scalar::U32, Scalar::I32, Scalar::F32, Scalar::F16, Scalar::I8x4, Scalar::U8x4];
+    pub const ALL: [Scalar; 6] =
+        [Scalar::Bool, Scalar::U32, Scalar::I32, Scalar::F32, Scalar::I8x4, Scalar::U8x4];
 
     /// The name in the text form.
     pub fn name(self) -> &'static str {
@@ -34,19 +33,14 @@ impl Scalar {
             Scalar::U32 => "u32",
             Scalar::I32 => "i32",
             Scalar::F32 => "f32",
-            Scalar::F16 => "f16",
             Scalar::I8x4 => "i8x4",
             Scalar::U8x4 => "u8x4",
         }
     }
 
-    /// Bytes of an element in a buffer; none for what is never stored.
-    pub fn stored_len_bytes(self) -> Option<u32> {
-        match self {
-            Scalar::Bool => None,
-            Scalar::F16 => Some(2),
-            _ => Some(4),
-        }
+    /// Whether buffers and shared memory hold it.
+    pub fn is_stored(self) -> bool {
+        self != Scalar::Bool
     }
 }
 

@@ -13,6 +13,8 @@ use super::uniform::uniform_values;
 pub const MAX_WORKGROUP: u32 = 1024;
 /// Largest shared memory of a workgroup, in bytes: what every GPU that runs our kernels has.
 pub const MAX_SHARED_LEN_BYTES: u64 = 99 * 1024;
+/// Length of an element of any type.
+pub const WORD_LEN_BYTES: u64 = 4;
 /// Deepest nesting of blocks.
 pub const MAX_DEPTH: usize = 32;
 
@@ -129,13 +131,12 @@ impl Verifier<'_> {
         }
         let mut shared_len_bytes = 0_u64;
         for object in &kernel.objects {
-            let Some(elem_len_bytes) = object.elem.stored_len_bytes() else {
+            if !object.elem.is_stored() {
                 self.fault(Rule::Declaration, &object.name, format!("{} is not stored", object.elem.name()));
-                continue;
-            };
+            }
             if let Space::Shared { len } = object.space {
                 // Each object begins at 16 bytes.
-                shared_len_bytes += (u64::from(len) * u64::from(elem_len_bytes)).next_multiple_of(16);
+                shared_len_bytes += (u64::from(len) * WORD_LEN_BYTES).next_multiple_of(16);
             }
         }
         if shared_len_bytes > MAX_SHARED_LEN_BYTES {
@@ -253,7 +254,6 @@ impl Verifier<'_> {
                 let scalar = result.map(|ty| ty.scalar);
                 let limit = match scalar {
                     Some(Scalar::Bool) => 1,
-                    Some(Scalar::F16) => 0xFFFF,
                     _ => u32::MAX,
                 };
                 if word > limit {
@@ -293,8 +293,11 @@ impl Verifier<'_> {
             }
             (AttrKind::Index, Attr::Index(_)) if inst.op == Op::CopyWait => {}
             (AttrKind::Index, Attr::Index(index)) => {
-                let len =
-                    if inst.op == Op::Byte { 4 } else { types.first().map_or(0, |ty| u32::from(ty.width)) };
+                let len = match inst.op {
+                    Op::Byte => 4,
+                    Op::Half => 2,
+                    _ => types.first().map_or(0, |ty| u32::from(ty.width)),
+                };
                 if index >= len || (inst.op == Op::Byte && types.first().is_some_and(|ty| ty.width != 1)) {
                     self.fault(Rule::Attribute, at, format!("there is no part {index}"));
                 }
@@ -324,12 +327,8 @@ impl Verifier<'_> {
         if !matches!(to.space, Space::Shared { .. }) || from.space != Space::Read {
             self.fault(Rule::Access, at, "copies go from a buffer that is read to shared memory");
         }
-        if to.elem != from.elem || to.elem.stored_len_bytes() != Some(4) {
-            let problem = format!(
-                "elements of 32 bits and one type are copied, not {} to {}",
-                from.elem.name(),
-                to.elem.name()
-            );
+        if to.elem != from.elem {
+            let problem = format!("the elements are {} and {}", from.elem.name(), to.elem.name());
             self.fault(Rule::Access, at, problem);
         }
     }

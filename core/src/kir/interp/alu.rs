@@ -41,7 +41,6 @@ pub fn compute(op: Op, attr: Attr, scalar: Option<Scalar>, x: &[&[u32]], lanes: 
         Op::FSub => floats(x, out, |a, b| a - b),
         Op::FMul => floats(x, out, |a, b| a * b),
         Op::I2F => each1(x, out, |a| (a as i32 as f32).to_bits()),
-        Op::H2F => each1(x, out, |a| f16_to_f32(a as u16).to_bits()),
         Op::Cast => out.copy_from_slice(x[0]),
         Op::Vec2 | Op::Vec4 => {
             for (lane, out) in out.chunks_exact_mut(x.len()).enumerate() {
@@ -60,6 +59,10 @@ pub fn compute(op: Op, attr: Attr, scalar: Option<Scalar>, x: &[&[u32]], lanes: 
                 let byte = a.to_le_bytes()[index as usize];
                 if is_signed { i32::from(byte as i8) as u32 } else { u32::from(byte) }
             });
+        }
+        Op::Half => {
+            let Attr::Index(index) = attr else { unreachable!("a half has an index") };
+            each1(x, out, |a| f16_to_f32((a >> (16 * index)) as u16).to_bits());
         }
         Op::Permute => {
             let Attr::Selector(selector) = attr else { unreachable!("a permutation has a selector") };

@@ -56,8 +56,9 @@ pub struct Memory {
 }
 
 struct Array {
-    bytes: Vec<u8>,
-    elem_len_bytes: usize,
+    words: Vec<u32>,
+    /// Of the buffer; the last word may be filled up.
+    len_bytes: usize,
     is_shared: bool,
     writers: Vec<Touch>,
     /// Kept for objects that are read and written.
@@ -67,24 +68,11 @@ struct Array {
 impl Array {
     /// The element that begins a vector, if all of it exists.
     fn at(&self, index: u32, width: usize) -> Result<usize, String> {
-        let (at, len) = (index as usize, self.bytes.len() / self.elem_len_bytes);
+        let (at, len) = (index as usize, self.words.len());
         if width > 1 && !at.is_multiple_of(width) {
             return Err(format!("index {index} is no multiple of {width}"));
         }
         if at + width <= len { Ok(at) } else { Err(format!("element {index} of {len}")) }
-    }
-
-    fn word(&self, at: usize) -> u32 {
-        match self.bytes[at * self.elem_len_bytes..][..self.elem_len_bytes] {
-            [a, b] => u32::from(u16::from_le_bytes([a, b])),
-            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
-            _ => unreachable!("elements have two or four bytes"),
-        }
-    }
-
-    fn set_word(&mut self, at: usize, word: u32) {
-        let bytes = &mut self.bytes[at * self.elem_len_bytes..][..self.elem_len_bytes];
-        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
     }
 
     /// Notes that an invocation reads an element.
@@ -120,16 +108,18 @@ impl Memory {
     pub fn new(kernel: &Kernel, buffers: Vec<Vec<u8>>) -> Self {
         let mut buffers = buffers.into_iter();
         let objects = kernel.objects.iter().map(|object| {
-            let elem_len_bytes = object.elem.stored_len_bytes().unwrap_or(4) as usize;
-            let (bytes, is_shared) = match object.space {
-                Space::Shared { len } => (vec![0; len as usize * elem_len_bytes], true),
-                _ => (buffers.next().unwrap_or_else(|| panic!("no buffer for `{}`", object.name)), false),
+            let (words, len_bytes, is_shared) = match object.space {
+                Space::Shared { len } => (vec![0; len as usize], 0, true),
+                _ => {
+                    let bytes = buffers.next().unwrap_or_else(|| panic!("no buffer for `{}`", object.name));
+                    (words(&bytes), bytes.len(), false)
+                }
             };
-            let len = bytes.len() / elem_len_bytes;
+            let len = words.len();
             let touches = |kept: bool| if kept { vec![Touch::default(); len] } else { Vec::new() };
             let (written, both) =
                 (object.space.is_writable(), object.space.is_writable() && object.space.is_readable());
-            Array { bytes, elem_len_bytes, is_shared, writers: touches(written), readers: touches(both) }
+            Array { words, len_bytes, is_shared, writers: touches(written), readers: touches(both) }
         });
         let objects = objects.collect();
         assert!(buffers.next().is_none(), "more buffers than objects");
@@ -138,7 +128,12 @@ impl Memory {
 
     /// The buffers, as the kernel left them.
     pub fn into_buffers(self) -> Vec<Vec<u8>> {
-        self.objects.into_iter().filter(|array| !array.is_shared).map(|array| array.bytes).collect()
+        let buffers = self.objects.into_iter().filter(|array| !array.is_shared).map(|array| {
+            let mut bytes: Vec<u8> = array.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.truncate(array.len_bytes);
+            bytes
+        });
+        buffers.collect()
     }
 
     /// Begins the next workgroup: shared memory is undefined again.
@@ -161,7 +156,7 @@ impl Memory {
         let at = array.at(index, out.len())?;
         for (at, out) in (at..).zip(out) {
             array.read(at, now)?;
-            *out = array.word(at);
+            *out = array.words[at];
         }
         Ok(())
     }
@@ -172,7 +167,7 @@ impl Memory {
         let at = array.at(index, words.len())?;
         for (at, &word) in (at..).zip(words) {
             array.write(at, now, now)?;
-            array.set_word(at, word);
+            array.words[at] = word;
         }
         Ok(())
     }
@@ -200,9 +195,19 @@ impl Memory {
         let array = &mut self.objects[copy.to.index()];
         for (at, word) in (copy.at as usize..).zip(copy.words) {
             array.writers[at] = now;
-            array.set_word(at, word);
+            array.words[at] = word;
         }
     }
+}
+
+/// Little-endian words; a last one that is not whole is filled up with zeros.
+fn words(bytes: &[u8]) -> Vec<u32> {
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 4];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u32::from_le_bytes(word)
+    };
+    bytes.chunks(4).map(word).collect()
 }
 
 impl Machine<'_> {
