@@ -3,6 +3,7 @@
 //! ```text
 //! ;! test print                      the text form, read and printed
 //! ;! test verify                     the faults, or `verifies`
+//! ;! test legalize dot4=off subgroup=4   the kernel for a device that has everything else
 //! ;! test run groups 2               what it writes, or the trap; with
 //! ;! set n = 5                       a parameter
 //! ;! set x = 1 2 3                   a buffer's elements, or `zeros 8`
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use unisonic_core::kir::interp::{Launch, run};
 use unisonic_core::kir::kernel::{Kernel, Object, Space};
+use unisonic_core::kir::legal::{Caps, legalize};
 use unisonic_core::kir::{Scalar, parse, verify};
 
 #[test]
@@ -79,6 +81,11 @@ fn output(source: &str) -> String {
     match test.split_once(' ').map_or((&test[..], ""), |(test, rest)| (test, rest)) {
         ("print", _) => format!("{kernel}\n"),
         ("verify", _) => faults(&kernel),
+        ("legalize", caps) => {
+            let legal = legalize(&kernel, &caps_of(caps));
+            assert_eq!(faults(&legal), "verifies\n");
+            format!("{legal}\n")
+        }
         ("run", rest) => {
             let groups = rest.trim().strip_prefix("groups").expect("`;! test run groups NUMBER`");
             run_text(&kernel, groups.trim().parse().unwrap(), &sets)
@@ -92,6 +99,24 @@ fn faults(kernel: &Kernel) -> String {
         [] => "verifies\n".to_owned(),
         faults => faults.iter().map(|fault| format!("{fault}\n")).collect(),
     }
+}
+
+/// What a device has: everything, but for what the words say.
+fn caps_of(words: &str) -> Caps {
+    let mut caps = Caps::ALL;
+    for word in words.split_whitespace() {
+        match word.split_once('=').expect("`NAME=VALUE`") {
+            ("subgroup", size) => caps.subgroup = size.parse().unwrap(),
+            ("vector", width) => caps.vector = width.parse().unwrap(),
+            ("dot4", "off") => caps.dot4 = false,
+            ("mma16", "off") => caps.mma16 = false,
+            ("mma32", "off") => caps.mma32 = false,
+            ("half", "off") => caps.half = false,
+            ("copy_async", "off") => caps.copy_async = false,
+            _ => panic!("there is no `{word}`"),
+        }
+    }
+    caps
 }
 
 fn run_text(kernel: &Kernel, groups: u32, sets: &HashMap<String, String>) -> String {

@@ -98,6 +98,19 @@ impl Build {
         self.object(name, elem, Space::Shared { len })
     }
 
+    /// The parameters and objects of another kernel, under the same numbers.
+    pub(super) fn declare_like(&self, kernel: &Kernel) {
+        let own = &mut self.state.borrow_mut().kernel;
+        own.params = kernel.params.clone();
+        own.objects = kernel.objects.clone();
+    }
+
+    /// An object by its number.
+    pub(super) fn mem(&self, id: ObjectId) -> Mem<'_> {
+        let elem = self.state.borrow().kernel.objects[id.index()].elem;
+        Mem { build: self, id, elem }
+    }
+
     fn object(&self, name: &str, elem: Scalar, space: Space) -> Mem<'_> {
         let objects = &mut self.state.borrow_mut().kernel.objects;
         objects.push(Object { name: name.to_owned(), elem, space });
@@ -191,9 +204,14 @@ impl Build {
         then: impl FnOnce() -> [V<'k>; N],
         otherwise: impl FnOnce() -> [V<'k>; N],
     ) -> [V<'k>; N] {
-        let then = self.block(then);
-        let otherwise = self.block(otherwise);
-        let results: [V<'k>; N] = std::array::from_fn(|i| self.define(self.ty(then.yields[i])));
+        let then = self.block(|| then().to_vec());
+        let otherwise = self.block(|| otherwise().to_vec());
+        array(self.choose_block(condition, then, otherwise))
+    }
+
+    /// The same, of blocks that have been written.
+    pub(super) fn choose_block<'k>(&'k self, condition: V<'k>, then: Block, otherwise: Block) -> Vec<V<'k>> {
+        let results: Vec<V<'k>> = then.yields.iter().map(|&value| self.define(self.ty(value))).collect();
         let results_of = results.iter().map(|result| result.value).collect();
         self.push(Stmt::If { condition: condition.value, then, otherwise, results: results_of });
         results
@@ -216,14 +234,27 @@ impl Build {
         first: [V<'k>; N],
         turn: impl FnOnce(V<'k>, [V<'k>; N]) -> [V<'k>; N],
     ) -> [V<'k>; N] {
+        let turn = |index, carried: &[V<'k>]| turn(index, array(carried.to_vec())).to_vec();
+        array(self.fold_any([start, end], step, &first, turn))
+    }
+
+    /// The same, for any number of values; the bounds are the first index and the one that is not reached.
+    pub fn fold_any<'k>(
+        &'k self,
+        [start, end]: [V<'k>; 2],
+        step: u32,
+        first: &[V<'k>],
+        turn: impl FnOnce(V<'k>, &[V<'k>]) -> Vec<V<'k>>,
+    ) -> Vec<V<'k>> {
         let index = self.define(Scalar::U32.into());
-        let inside = first.map(|first| self.define(self.ty(first.value)));
-        let body = self.block(|| turn(index, inside));
-        let results = first.map(|first| self.define(self.ty(first.value)));
-        let carried = (0..N).map(|i| Carried {
-            inside: inside[i].value,
-            first: first[i].value,
-            result: results[i].value,
+        let like_first = || first.iter().map(|first| self.define(self.ty(first.value))).collect::<Vec<_>>();
+        let inside = like_first();
+        let body = self.block(|| turn(index, &inside));
+        let results = like_first();
+        let carried = inside.iter().zip(first).zip(&results).map(|((inside, first), result)| Carried {
+            inside: inside.value,
+            first: first.value,
+            result: result.value,
         });
         let carried = carried.collect();
         let (index, start, end) = (index.value, start.value, end.value);
@@ -231,9 +262,10 @@ impl Build {
         results
     }
 
-    fn block<'k, const N: usize>(&'k self, write: impl FnOnce() -> [V<'k>; N]) -> Block {
+    /// Writes a block that stands by itself.
+    pub(super) fn block<'k>(&'k self, write: impl FnOnce() -> Vec<V<'k>>) -> Block {
         self.state.borrow_mut().open.push(Block::default());
-        let yields = write().map(|value| value.value).to_vec();
+        let yields = write().iter().map(|value| value.value).collect();
         let mut block = self.state.borrow_mut().open.pop().unwrap_or_default();
         block.yields = yields;
         block
@@ -269,7 +301,8 @@ impl Build {
         self.inst(op, attr, operands, None);
     }
 
-    fn inst(&self, op: Op, attr: Attr, operands: &[Value], stated: Option<Type>) -> Option<V<'_>> {
+    /// Any operation.
+    pub(super) fn inst(&self, op: Op, attr: Attr, operands: &[Value], stated: Option<Type>) -> Option<V<'_>> {
         let types: Vec<Type> = operands.iter().map(|&operand| self.ty(operand)).collect();
         let result = match op.row().check(&types, stated) {
             Ok(result) => result.map(|ty| self.define(ty)),
@@ -283,6 +316,11 @@ impl Build {
         self.push(Stmt::Inst(inst));
         result
     }
+}
+
+/// As many values as the caller gave.
+fn array<'k, const N: usize>(values: Vec<V<'k>>) -> [V<'k>; N] {
+    values.try_into().unwrap_or_else(|values: Vec<V<'k>>| panic!("{N} values became {}", values.len()))
 }
 
 impl<'k> Mem<'k> {
@@ -316,6 +354,11 @@ impl<'k> Mem<'k> {
 }
 
 impl<'k> V<'k> {
+    /// Its number.
+    pub(super) fn value(self) -> Value {
+        self.value
+    }
+
     /// Its type.
     pub fn ty(self) -> Type {
         self.build.ty(self.value)
@@ -422,6 +465,16 @@ impl<'k> V<'k> {
     }
 }
 
+/// Whether an operator with a constant gives back its other operand.
+fn is_neutral(method: &str, constant: u32, scalar: Scalar) -> bool {
+    let neutral = match method {
+        "add" | "sub" | "bitor" | "bitxor" | "shl" | "shr" => 0,
+        "mul" | "div" => 1,
+        _ => return false,
+    };
+    constant == neutral && scalar != Scalar::F32
+}
+
 macro_rules! operators {
     ($($trait:ident $method:ident ($self:ident, $other:ident) $by_values:expr;)*) => { $(
         impl<'k> $trait for V<'k> {
@@ -433,9 +486,13 @@ macro_rules! operators {
         }
         impl<'k> $trait<u32> for V<'k> {
             type Output = V<'k>;
-            /// With an integer constant of the same type; shifts take u32. The divisor of `/` and `%` is not 0.
+            /// With an integer constant of the same type; shifts take u32. The divisor of `/` and `%` is not 0. What changes
+            /// nothing is not written.
             fn $method(self, $other: u32) -> V<'k> {
                 let $self = self;
+                if is_neutral(stringify!($method), $other, self.ty().scalar) {
+                    return self;
+                }
                 let is_shift = matches!(stringify!($method), "shl" | "shr");
                 let scalar = if is_shift { Scalar::U32 } else { self.ty().scalar };
                 let $other = self.build.constant(self.ty().with(scalar), $other);

@@ -1,0 +1,120 @@
+//! A legal kernel gives what the original gives, and holds only what the device has.
+
+use super::super::build::Mem;
+use super::super::interp::{Launch, run};
+use super::super::verify;
+use super::*;
+
+/// Every single thing lacking, everything, and subgroups of all sizes.
+fn all_caps() -> Vec<Caps> {
+    let mut all = vec![
+        Caps::ALL,
+        Caps::NONE,
+        Caps { dot4: false, ..Caps::ALL },
+        Caps { mma16: false, ..Caps::ALL },
+        Caps { mma16: false, mma32: false, ..Caps::ALL },
+        Caps { mma16: false, mma32: false, dot4: false, ..Caps::ALL },
+        Caps { half: false, ..Caps::ALL },
+        Caps { copy_async: false, ..Caps::ALL },
+        Caps { vector: 2, ..Caps::ALL },
+        Caps { vector: 1, copy_async: false, ..Caps::ALL },
+    ];
+    all.extend([1, 2, 4, 8, 16, 64, 128].map(|subgroup| Caps { subgroup, ..Caps::ALL }));
+    all.extend([4, 8].map(|subgroup| Caps { subgroup, ..Caps::NONE }));
+    all
+}
+
+/// Everything that may be lacking, in a loop and in a branch.
+fn everything() -> Kernel {
+    build("everything", 64, |k| {
+        let x = k.read("x", Scalar::U32);
+        let y = k.write("y", Scalar::U32);
+        let s = k.shared("stage", Scalar::U32, 256);
+        let id = k.local_id();
+        s.copy_async(id * 4, x, id * 4);
+        k.copy_commit();
+        k.copy_wait(0);
+        k.barrier();
+        let [out] = k.fold(k.u32(0), k.u32(2), 1, [x.load(id)], |turn, [carried]| {
+            [carried + all_operations(k, x, s, id, turn)]
+        });
+        let [out] = k.choose(
+            k.group_id().eq(k.u32(0)),
+            || [out.shuffle_xor(32, 17)],
+            || [out.broadcast(16, 3) + out.shuffle_xor(8, 2)],
+        );
+        y.store(k.group_id() * 64 + id, out);
+    })
+}
+
+fn all_operations<'k>(k: &'k Build, x: Mem<'k>, s: Mem<'k>, id: V<'k>, turn: V<'k>) -> V<'k> {
+    let four = x.load_stream((id ^ turn) * 4, 4);
+    let two = s.load_vector(id * 2, 2);
+    let bytes = |v: V<'k>| v.cast(Scalar::I8x4);
+    let product = k.mma(bytes(four), bytes(two), four.cast(Scalar::I32));
+    let smaller = k.mma(bytes(two), bytes(four.part(1)), product);
+    let mixed = k.dot4(four.part(2).cast(Scalar::U8x4), bytes(two.part(0)), smaller.part(3));
+    let halves = four.part(0).half(0).cast(Scalar::U32) ^ four.part(3).half(1).cast(Scalar::U32);
+    let shuffled = smaller.shuffle_xor(32, 24).cast(Scalar::U32);
+    let odd = (four.part(0) & 1).eq(k.u32(1)).shuffle_xor(16, 8).select(k.u32(5), k.u32(9));
+    let joined =
+        [0, 1, 2, 3].map(|i| shuffled.part(i)).into_iter().fold(halves + odd, |sum, word| sum ^ word);
+    joined + mixed.cast(Scalar::U32)
+}
+
+fn launch(kernel: &Kernel) -> Launch {
+    let mut state = 1_u32;
+    let mut word = || {
+        state = state.wrapping_mul(0x0019_660D).wrapping_add(0x3C6E_F35F);
+        // Small halves, subnormal ones among them, and bytes of all kinds.
+        state ^ state >> 15
+    };
+    let x: Vec<u8> = (0..256).flat_map(|_| word().to_le_bytes()).collect();
+    assert_eq!(kernel.params.len(), 0);
+    Launch { groups: 2, params: vec![], buffers: vec![x, vec![0; 512]], fuel: u64::MAX }
+}
+
+fn output(kernel: &Kernel) -> Vec<u8> {
+    assert_eq!(verify(kernel), [], "{kernel}");
+    let mut launch = launch(kernel);
+    run(kernel, &mut launch).unwrap_or_else(|trap| panic!("{trap}\n{kernel}"));
+    launch.buffers.pop().unwrap_or_default()
+}
+
+#[test]
+fn legal_kernels_give_what_the_original_gives() {
+    let original = everything();
+    let expected = output(&original);
+    for caps in all_caps() {
+        let legal = legalize(&original, &caps);
+        assert!(is_legal(&legal.body, &legal, &caps), "{caps:?}\n{legal}");
+        assert_eq!(output(&legal), expected, "{caps:?}");
+        assert_eq!(legalize(&legal, &caps), legal, "{caps:?}: once is enough");
+    }
+}
+
+#[test]
+fn what_a_device_has_stays() {
+    let original = everything();
+    assert_eq!(legalize(&original, &Caps::ALL), original);
+    let legal = legalize(&original, &Caps { dot4: false, ..Caps::ALL });
+    let text = legal.to_string();
+    assert!(text.contains("mma32") && text.contains("copy_async") && !text.contains("dot4"), "{text}");
+}
+
+/// Every binary16, through the integer code.
+#[test]
+fn halves_are_exact() {
+    let halves = build("halves", 1024, |k| {
+        let y = k.write("y", Scalar::F32);
+        let i = k.group_id() * 1024 + k.local_id();
+        y.store(i, (i << 16 | (i ^ 0xFFFF)).half(1));
+    });
+    let legal = legalize(&halves, &Caps::NONE);
+    let mut launch = Launch { groups: 64, params: vec![], buffers: vec![vec![0; 4 << 16]], fuel: u64::MAX };
+    run(&legal, &mut launch).unwrap_or_else(|trap| panic!("{trap}"));
+    for (half, found) in (0..=u16::MAX).zip(launch.buffers[0].as_chunks::<4>().0) {
+        let expected = crate::format::blocks::f16_to_f32(half);
+        assert_eq!(u32::from_le_bytes(*found), expected.to_bits(), "{half:04x}");
+    }
+}
