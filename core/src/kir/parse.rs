@@ -7,6 +7,7 @@ use super::kernel::{
 };
 use super::op::{AttrKind, Op, Pattern};
 use super::types::{Scalar, Type};
+use super::verify::MAX_DEPTH;
 
 /// Where a text is wrong, and how.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +27,7 @@ pub fn parse(text: &str) -> Result<Kernel, ParseError> {
         words: words(line.split(';').next().unwrap_or("")),
     });
     let lines: Vec<Line<'_>> = lines.filter(|line| !line.words.is_empty()).collect();
-    let mut parser = Parser { lines, at: 0, values: HashMap::new(), kernel: empty() };
+    let mut parser = Parser { lines, at: 0, values: HashMap::new(), depth: 0, kernel: empty() };
     parser.header()?;
     parser.declarations()?;
     parser.kernel.body = parser.block()?;
@@ -103,6 +104,8 @@ struct Parser<'a> {
     lines: Vec<Line<'a>>,
     at: usize,
     values: HashMap<&'a str, Value>,
+    /// Blocks around the line.
+    depth: usize,
     kernel: Kernel,
 }
 
@@ -159,6 +162,17 @@ impl<'a> Parser<'a> {
 
     /// Statements up to the line that closes the block, which stays.
     fn block(&mut self) -> Result<Block, ParseError> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH + 1 {
+            let line = self.lines.get(self.at.saturating_sub(1)).map_or(1, |line| line.number);
+            return Err(ParseError { line, problem: format!("blocks are more than {MAX_DEPTH} deep") });
+        }
+        let block = self.statements()?;
+        self.depth -= 1;
+        Ok(block)
+    }
+
+    fn statements(&mut self) -> Result<Block, ParseError> {
         let mut block = Block::default();
         loop {
             let line = self.next("a statement or `}`")?;
