@@ -16,6 +16,7 @@ pub mod legal;
 pub mod op;
 pub mod parse;
 pub mod print;
+pub mod random;
 pub mod types;
 mod uniform;
 pub mod verify;
