@@ -1,0 +1,155 @@
+//! The GPUs that kernels are emitted for, and what each has.
+
+use unisonic_core::kir::Op;
+
+/// A PTX target. A device runs what was emitted for its own compute capability or a lower one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    /// Pascal (GTX 10).
+    Sm61,
+    /// Turing (RTX 20).
+    Sm75,
+    /// Ampere (A100).
+    Sm80,
+    /// Ampere (RTX 30).
+    Sm86,
+    /// Ada (RTX 40).
+    Sm89,
+    /// Hopper (H100, H200).
+    Sm90,
+}
+
+/// A version of the PTX language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Before the dot.
+    pub major: u8,
+    /// After it.
+    pub minor: u8,
+}
+
+/// What a target has of what not all have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// `dot4` as one instruction.
+    pub dot4: bool,
+    /// `mma16` and `mma32`: products of int8 matrices over 32 invocations.
+    pub mma: bool,
+    /// `copy_async`, `copy_commit`, `copy_wait`.
+    pub copy_async: bool,
+    /// Largest shared memory of a workgroup.
+    pub max_shared_len_bytes: u32,
+}
+
+impl Target {
+    /// All, the oldest first.
+    pub const ALL: [Target; 6] =
+        [Target::Sm61, Target::Sm75, Target::Sm80, Target::Sm86, Target::Sm89, Target::Sm90];
+
+    /// The name in PTX: `sm_86`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Sm61 => "sm_61",
+            Target::Sm75 => "sm_75",
+            Target::Sm80 => "sm_80",
+            Target::Sm86 => "sm_86",
+            Target::Sm89 => "sm_89",
+            Target::Sm90 => "sm_90",
+        }
+    }
+
+    /// The target of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|target| target.name() == name)
+    }
+
+    /// Compute capability: major and minor.
+    pub fn compute_capability(self) -> (u32, u32) {
+        match self {
+            Target::Sm61 => (6, 1),
+            Target::Sm75 => (7, 5),
+            Target::Sm80 => (8, 0),
+            Target::Sm86 => (8, 6),
+            Target::Sm89 => (8, 9),
+            Target::Sm90 => (9, 0),
+        }
+    }
+
+    /// The best target for a device of a compute capability; none for devices older than all targets.
+    pub fn for_compute_capability(major: u32, minor: u32) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|target| target.compute_capability() <= (major, minor))
+    }
+
+    /// The first version of PTX that knows the target.
+    pub fn version(self) -> Version {
+        let (major, minor) = match self {
+            Target::Sm61 => (5, 0),
+            Target::Sm75 => (6, 3),
+            Target::Sm80 => (7, 0),
+            Target::Sm86 => (7, 1),
+            Target::Sm89 | Target::Sm90 => (7, 8),
+        };
+        Version { major, minor }
+    }
+
+    /// What it has of what not all have (PTX ISA: `dp4a`, `mma`, `cp.async`; CUDA C++ Programming Guide: technical
+    /// specifications per compute capability).
+    pub fn caps(self) -> Caps {
+        let from_sm80 = self >= Target::Sm80;
+        let max_shared_len_kib = match self {
+            Target::Sm61 => 48,
+            Target::Sm75 => 64,
+            Target::Sm80 => 163,
+            Target::Sm86 | Target::Sm89 => 99,
+            Target::Sm90 => 227,
+        };
+        Caps {
+            dot4: true,
+            mma: from_sm80,
+            copy_async: from_sm80,
+            max_shared_len_bytes: max_shared_len_kib * 1024,
+        }
+    }
+
+    /// Whether it has an operation; what it has not, the legaliser has to replace before a kernel is emitted.
+    pub fn has(self, op: Op) -> bool {
+        let caps = self.caps();
+        match op {
+            Op::Dot4 => caps.dot4,
+            Op::Mma16 | Op::Mma32 => caps.mma,
+            Op::CopyAsync | Op::CopyCommit | Op::CopyWait => caps.copy_async,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+
+    #[test]
+    fn a_device_gets_the_newest_target_that_is_not_newer_than_it() {
+        for (capability, expected) in [
+            ((6, 0), None),
+            ((6, 1), Some(Target::Sm61)),
+            ((7, 0), Some(Target::Sm61)),
+            ((8, 6), Some(Target::Sm86)),
+            ((8, 7), Some(Target::Sm86)),
+            ((9, 0), Some(Target::Sm90)),
+            ((12, 0), Some(Target::Sm90)),
+        ] {
+            assert_eq!(
+                Target::for_compute_capability(capability.0, capability.1),
+                expected,
+                "{capability:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for target in Target::ALL {
+            assert_eq!(Target::from_name(target.name()), Some(target));
+        }
+    }
+}

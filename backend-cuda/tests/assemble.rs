@@ -1,0 +1,133 @@
+//! Everything that the other tests emit, assembled by NVIDIA's `ptxas` for each target; and the registers of templates.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use support::{operations, ptxas, runs_on};
+use unisonic_core::kir::Kernel;
+use unisonic_cuda::ptx::{Target, dynamic_shared_len_bytes, emit, entry_name};
+
+/// One module for many kernels, as the assembler takes long to start.
+#[test]
+fn every_operation_and_type_is_assembled() {
+    let Some(ptxas) = ptxas::find() else { return };
+    let kernels = operations::kernels();
+    for target in Target::ALL {
+        let texts: Vec<String> = kernels
+            .iter()
+            .filter(|kernel| runs_on(kernel, target))
+            .map(|kernel| emit(kernel, target))
+            .collect();
+        // The newest version that one of them needs.
+        let head = texts.iter().map(|text| text.split("\n\n").next().unwrap()).max().unwrap();
+        let bodies = texts.iter().map(|text| text.split_once("\n\n").unwrap().1);
+        let module = format!("{head}\n\n{}", bodies.collect::<Vec<_>>().join("\n"));
+        let result = ptxas::assemble(&ptxas, &module, target);
+        result.unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+    }
+}
+
+#[test]
+fn every_filetest_is_assembled() {
+    let Some(ptxas) = ptxas::find() else { return };
+    for file in support::filetests() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let (kernel, target) = (support::read(&text), support::target(&text));
+        let ptx = emit(&kernel, target);
+        let result = ptxas::assemble(&ptxas, &ptx, target);
+        result.unwrap_or_else(|error| panic!("{}: {error}\n{ptx}", file.display()));
+    }
+}
+
+/// Registers and spilled bytes of the templates stay at or below `tests/registers.txt`; `BLESS=1` rewrites the file.
+#[test]
+fn templates_need_no_more_registers_than_before() {
+    let Some(ptxas) = ptxas::find() else { return };
+    let path = support::path("tests/registers.txt");
+    let before = read_registers(&std::fs::read_to_string(&path).unwrap_or_default());
+    let mut now = BTreeMap::new();
+    for (name, kernel) in support::templates() {
+        for target in [Target::Sm86, Target::Sm90] {
+            if runs_on(&kernel, target) {
+                now.insert((name.clone(), target.name().to_owned()), registers(&ptxas, &kernel, target));
+            }
+        }
+    }
+    if std::env::var_os("BLESS").is_some() {
+        return std::fs::write(&path, registers_text(&now)).unwrap();
+    }
+    for (key, now) in &now {
+        let before = before.get(key).unwrap_or_else(|| panic!("{key:?} is not in {}", path.display()));
+        assert!(
+            now.count <= before.count && now.spilled_len_bytes <= before.spilled_len_bytes,
+            "{key:?} needs {now:?}, before {before:?}; BLESS=1 takes it"
+        );
+    }
+    let gone: Vec<_> = before.keys().filter(|key| !now.contains_key(*key)).collect();
+    assert!(gone.is_empty(), "in {} and no template: {gone:?}", path.display());
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Registers {
+    count: u32,
+    spilled_len_bytes: u32,
+}
+
+/// By kernel and target.
+type Ratchet = BTreeMap<(String, String), Registers>;
+
+fn registers(ptxas: &std::path::Path, kernel: &Kernel, target: Target) -> Registers {
+    let report = ptxas::assemble(ptxas, &emit(kernel, target), target);
+    let report = report.unwrap_or_else(|error| panic!("{}: {error}", entry_name(kernel)));
+    // `Used 32 registers, ...` and `0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads`.
+    let before = |what: &str| -> u32 {
+        let start = report.split(what).next().filter(|start| start.len() < report.len());
+        let start = start.unwrap_or_else(|| panic!("no `{what}` in {report}"));
+        start.trim_end().rsplit([' ', ',']).next().unwrap().parse().unwrap()
+    };
+    Registers {
+        count: before("registers"),
+        spilled_len_bytes: before("bytes spill stores") + before("bytes spill loads"),
+    }
+}
+
+fn registers_text(ratchet: &Ratchet) -> String {
+    let mut text = "kernel | target | registers | spilled bytes\n".to_owned();
+    for ((name, target), Registers { count, spilled_len_bytes }) in ratchet {
+        writeln!(text, "{name} | {target} | {count} | {spilled_len_bytes}").unwrap();
+    }
+    text
+}
+
+fn read_registers(text: &str) -> Ratchet {
+    let rows = text.lines().skip(1).map(|line| {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let [name, target, count, spilled] = cells[..] else { panic!("`{line}` is no row") };
+        let registers =
+            Registers { count: count.parse().unwrap(), spilled_len_bytes: spilled.parse().unwrap() };
+        ((name.to_owned(), target.to_owned()), registers)
+    });
+    rows.collect()
+}
+
+/// More shared memory than a module may declare is asked for at the launch.
+#[test]
+fn large_shared_memory_is_dynamic() {
+    let kernel = |len: u32| {
+        support::read(&format!(
+            "kernel k workgroup 32 {{\n  shared small: i8x4[3]\n  shared large: f32[{len}]\n  %0 = local_id\n  \
+             %1 = const.f32 1.0\n  %2 = const.i8x4 0x3c00\n  store large[%0], %1\n  store small[%0], %2\n}}"
+        ))
+    };
+    let (fits, exceeds) = (kernel(12284), kernel(12285));
+    assert_eq!((dynamic_shared_len_bytes(&fits), dynamic_shared_len_bytes(&exceeds)), (0, 49168));
+    let Some(ptxas) = ptxas::find() else { return };
+    for kernel in [fits, exceeds] {
+        let result = ptxas::assemble(&ptxas, &emit(&kernel, Target::Sm75), Target::Sm75);
+        result.unwrap_or_else(|error| panic!("{error}"));
+    }
+}
