@@ -1,6 +1,6 @@
 //! How a GPU holds the operands of a linear layer: planes of words in the order in which matrix instructions take them.
 //!
-//! [`activation`] has the layout of an A16 buffer.
+//! [`activation`] has the layout of an A16 buffer, [`weight`] that of a matrix; [`pack`] makes it from rows of a file.
 //!
 //! **Fragments.** A matrix instruction works on a cluster of 32 invocations; invocation `4g + t` (g 0..7, t 0..3) holds, of
 //! a product of 16 weight rows, 8 columns and 32 elements k, four words of weights, *registers* p: p0 is row g and elements
@@ -10,6 +10,10 @@
 //! Start reading at [`activation::ActivationLayout`].
 
 pub mod activation;
+pub mod pack;
+pub mod weight;
+
+use weight::WeightFormat;
 
 /// Rows and widths that a layout cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,8 +26,24 @@ pub enum LayoutError {
         /// Elements of a row.
         width: usize,
     },
+    /// The format has no planes.
+    #[error("no layout for {format} matrices")]
+    Format {
+        /// Format.
+        format: WeightFormat,
+    },
+    /// Not whole blocks.
+    #[error("{format} rows are whole blocks of {align} elements, not {width}")]
+    Width {
+        /// Format.
+        format: WeightFormat,
+        /// Elements of a row.
+        width: usize,
+        /// Elements of a block.
+        align: usize,
+    },
     /// Kernels index with 32 bits.
-    #[error("{rows} rows of {width} elements need more than 2^32 elements of a plane; split the matrix")]
+    #[error("{rows} rows of {width} elements need more places than 32 bits can number; split the matrix")]
     TooLarge {
         /// Rows.
         rows: usize,

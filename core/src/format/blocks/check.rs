@@ -73,7 +73,7 @@ pub fn check_row(format: BlockFormat, bytes: &[u8]) -> Result<(), BadBlock> {
 }
 
 /// Names and byte offsets of a block's f16 fields.
-fn half_fields(format: BlockFormat) -> &'static [(&'static str, usize)] {
+pub(crate) fn half_fields(format: BlockFormat) -> &'static [(&'static str, usize)] {
     match format {
         BlockFormat::Q4_0 | BlockFormat::Q5_0 | BlockFormat::Q8_0 => &[("scale", 0)],
         BlockFormat::IQ4_NL | BlockFormat::IQ4_XS => &[("scale", 0)],
