@@ -5,6 +5,7 @@
 //! [`elementary`] has the functions that all of them use, [`reduce`] the one order of float sums.
 
 pub mod elementary;
+pub mod linear;
 mod quantize;
 pub mod reduce;
 mod rms_norm;

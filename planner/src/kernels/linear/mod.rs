@@ -1,0 +1,39 @@
+//! Linear layers, `out = [add +] snap(acc [+ bias])` (`core::numerics::linear`, `core::numerics::w16`), for all formats that
+//! `core::planes` lays out.
+//!
+//! [`split_k()`] is for few rows. Formats differ in [`integers`] (from planes to registers) and [`scales`]; [`totals`] is
+//! the arithmetic of a superblock, [`output`] what becomes of a sum. Start reading at [`split_k()`].
+
+mod integers;
+mod operands;
+mod output;
+mod scales;
+mod split_k;
+mod totals;
+
+use unisonic_core::kir::Kernel;
+
+pub use operands::Operands;
+pub use output::{Epilogue, Output, Residual};
+pub use split_k::{SplitK, split_k};
+
+/// How a cluster of 32 invocations multiplies 16 weight rows with activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Matrix instructions: both planes of 4 rows at once.
+    Matrix,
+    /// `dot4`, a row after the other: for devices without matrix instructions, and few rows.
+    Dot4,
+}
+
+/// A kernel and how many workgroups it needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linear {
+    /// Kernel.
+    pub kernel: Kernel,
+    /// Workgroups.
+    pub workgroups: u32,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What a linear layer reads and writes, and where an invocation finds its part of it.
+
+use unisonic_core::kir::Scalar;
+use unisonic_core::kir::build::{Build, Mem, V};
+use unisonic_core::planes::activation::{ActivationLayout, TILE_ROWS};
+use unisonic_core::planes::weight::{Plane, WeightLayout};
+
+use super::Form;
+use super::scales::has_minima;
+
+/// Buffers that a linear layer reads, in the order of the kernel.
+#[derive(Clone, Copy)]
+pub struct Operands<'k> {
+    /// `weights`: the matrix.
+    pub weights: Mem<'k>,
+    /// `weight_halves`: the same bytes as f16; W16 has none.
+    pub halves: Option<Mem<'k>>,
+    /// `x_planes`.
+    pub planes: Mem<'k>,
+    /// `x_scales`.
+    pub scales: Mem<'k>,
+    /// `x_digits`, for formats with integer minima.
+    pub digits: Option<Mem<'k>>,
+    /// `x_sums`, for formats with f16 minima.
+    pub sums: Option<Mem<'k>>,
+}
+
+impl<'k> Operands<'k> {
+    /// Declares them.
+    pub fn declare(k: &'k Build, weights: WeightLayout) -> Self {
+        let format = weights.format();
+        Self {
+            weights: k.read("weights", Scalar::U32),
+            halves: (!format.has(Plane::FloatScales)).then(|| k.read("weight_halves", Scalar::F16)),
+            planes: k.read("x_planes", Scalar::I8x4),
+            scales: k.read("x_scales", Scalar::F32),
+            digits: has_minima(format).then(|| k.read("x_digits", Scalar::I8x4)),
+            sums: format.has(Plane::BlockMinima).then(|| k.read("x_sums", Scalar::F32)),
+        }
+    }
+}
+
+/// Where an invocation is: cluster `warp` of the workgroup, lane `4g + t` of it.
+#[derive(Clone, Copy)]
+pub struct Place<'k> {
+    /// Cluster of 32 invocations.
+    pub warp: V<'k>,
+    /// Number in it.
+    pub lane: V<'k>,
+    /// Weight row, of those of a group g and g + 8.
+    pub g: V<'k>,
+    /// Elements `4t..` and `16+4t..` of blocks; row of a tile.
+    pub t: V<'k>,
+}
+
+impl<'k> Place<'k> {
+    /// Of this invocation.
+    pub fn new(k: &'k Build) -> Self {
+        let id = k.local_id();
+        let lane = id & 31;
+        Self { warp: id >> 5, lane, g: lane >> 2, t: lane & 3 }
+    }
+}
+
+/// Words of the planes of a group and superblock, wherever they have been brought to.
+pub trait Words<'k> {
+    /// Word `at` of run `run` of 128 words of a plane of integers, and those after it.
+    fn run(&self, plane: Plane, run: u32, at: V<'k>) -> V<'k>;
+
+    /// Words of another plane, this many from word `at` of its unit on.
+    fn words(&self, plane: Plane, at: V<'k>, width: u8) -> V<'k>;
+
+    /// f16 from `at` of its unit on.
+    fn halves(&self, plane: Plane, at: V<'k>, width: u8) -> V<'k>;
+}
+
+/// Planes in the buffer of the matrix.
+#[derive(Clone, Copy)]
+pub struct Global<'k> {
+    /// Layout.
+    pub layout: WeightLayout,
+    /// Buffers.
+    pub operands: Operands<'k>,
+    /// Group of 16 rows.
+    pub group: V<'k>,
+    /// Superblock.
+    pub s: V<'k>,
+}
+
+impl<'k> Global<'k> {
+    /// First word of the group's plane.
+    fn start(&self, plane: Plane) -> V<'k> {
+        self.group * self.layout.group_len() + self.layout.plane_offset(plane)
+    }
+
+    /// The word that [`Words::run`] begins at. Past the end of a row that is no whole superblocks is its last run: what it
+    /// is multiplied with is zero.
+    pub fn run_index(&self, plane: Plane, run: V<'k>, at: V<'k>) -> V<'k> {
+        let (unit, len) = (self.layout.unit_len(plane), self.layout.plane_len(plane));
+        let number = self.s * (unit / 128) + run;
+        let is_short = len < unit * self.layout.superblocks();
+        let number = if is_short { number.min(number.constant(len / 128 - 1)) } else { number };
+        self.start(plane) + number * 128 + at
+    }
+
+    /// The word that [`Words::words`] begins at.
+    pub fn word_index(&self, plane: Plane, at: V<'k>) -> V<'k> {
+        self.start(plane) + self.s * self.layout.unit_len(plane) + at
+    }
+}
+
+impl<'k> Words<'k> for Global<'k> {
+    fn run(&self, plane: Plane, run: u32, at: V<'k>) -> V<'k> {
+        self.operands.weights.load_stream(self.run_index(plane, at.constant(run), at), 4)
+    }
+
+    fn words(&self, plane: Plane, at: V<'k>, width: u8) -> V<'k> {
+        self.operands.weights.load_vector(self.word_index(plane, at), width)
+    }
+
+    fn halves(&self, plane: Plane, at: V<'k>, width: u8) -> V<'k> {
+        let Some(halves) = self.operands.halves else { panic!("a plane of f16 of a format without one") };
+        halves.load_vector(self.word_index(plane, at.constant(0)) * 2 + at, width)
+    }
+}
+
+/// Rows of a tile that the invocations of a cluster work on: in [`Form::Matrix`] row t, in [`Form::Dot4`] one row together.
+#[derive(Clone, Copy)]
+pub struct Columns<'k> {
+    /// Tile.
+    pub tile: V<'k>,
+    /// Row of the tile whose results this invocation has.
+    pub row: V<'k>,
+    /// Whether it is this invocation that hands them on.
+    pub is_writer: V<'k>,
+    /// Columns of the planes that it multiplies with: its own, or those of h and l.
+    columns: [V<'k>; 2],
+    form: Form,
+}
+
+impl<'k> Columns<'k> {
+    /// Those of a tile: one set with all rows, or a set a row.
+    pub fn of_tile(
+        k: &'k Build,
+        form: Form,
+        place: &Place<'k>,
+        x: ActivationLayout,
+        tile: V<'k>,
+    ) -> Vec<Self> {
+        let rows = x.tile_rows();
+        match form {
+            Form::Matrix => {
+                let row = if rows == TILE_ROWS as u32 { place.t } else { place.t & (rows - 1) };
+                let column = if rows == TILE_ROWS as u32 { place.g } else { place.g & (x.columns() - 1) };
+                let is_writer = place.t.lt(k.u32(rows));
+                vec![Self { tile, row, is_writer, columns: [column; 2], form }]
+            }
+            Form::Dot4 => {
+                let one = |row: u32| {
+                    let columns = [k.u32(2 * row), k.u32(2 * row + 1)];
+                    Self { tile, row: k.u32(row), is_writer: place.t.eq(k.u32(0)), columns, form }
+                };
+                (0..rows).map(one).collect()
+            }
+        }
+    }
+
+    /// What `load` gives for each column.
+    pub fn each(&self, load: impl Fn(V<'k>) -> V<'k>) -> Vec<V<'k>> {
+        let count = if self.form == Form::Matrix { 1 } else { 2 };
+        self.columns[..count].iter().map(|&column| load(column)).collect()
+    }
+}
+
+/// A superblock of activations, wherever it has been brought to; `unit` is its unit.
+pub trait Activations<'k> {
+    /// The four words of a chunk and column for invocations t.
+    fn planes(&self, tile: V<'k>, chunk: u32, column: V<'k>, t: V<'k>) -> V<'k>;
+
+    /// Two words of a unit of digits.
+    fn digits(&self, tile: V<'k>, at: V<'k>) -> V<'k>;
+
+    /// Four sums of a unit.
+    fn sums(&self, tile: V<'k>, at: V<'k>) -> V<'k>;
+
+    /// A scale of a unit.
+    fn scale(&self, tile: V<'k>, at: V<'k>) -> V<'k>;
+}
+
+/// Activations in their buffers.
+#[derive(Clone, Copy)]
+pub struct GlobalActivations<'k> {
+    /// Layout.
+    pub layout: ActivationLayout,
+    /// Buffers.
+    pub operands: Operands<'k>,
+    /// Superblock.
+    pub s: V<'k>,
+}
+
+impl<'k> GlobalActivations<'k> {
+    fn unit(&self, tile: V<'k>) -> V<'k> {
+        tile * self.layout.superblocks() + self.s
+    }
+}
+
+impl<'k> Activations<'k> for GlobalActivations<'k> {
+    fn planes(&self, tile: V<'k>, chunk: u32, column: V<'k>, t: V<'k>) -> V<'k> {
+        let at = self.unit(tile) * self.layout.unit_planes_len() + 16 * chunk * self.layout.columns();
+        self.operands.planes.load_vector(at + column * 16 + t * 4, 4)
+    }
+
+    fn digits(&self, tile: V<'k>, at: V<'k>) -> V<'k> {
+        let Some(digits) = self.operands.digits else { panic!("digits for a format without integer minima") };
+        digits.load_vector(self.unit(tile) * self.layout.unit_digits_len() + at, 2)
+    }
+
+    fn sums(&self, tile: V<'k>, at: V<'k>) -> V<'k> {
+        let Some(sums) = self.operands.sums else { panic!("sums for a format without f16 minima") };
+        sums.load_vector(self.unit(tile) * self.layout.unit_sums_len() + at, 4)
+    }
+
+    fn scale(&self, tile: V<'k>, at: V<'k>) -> V<'k> {
+        self.operands.scales.load(self.unit(tile) * self.layout.tile_rows() + at)
+    }
+}

@@ -1,0 +1,92 @@
+//! What becomes of the sums of a row: bias, residual, range.
+
+use unisonic_core::kir::Scalar;
+use unisonic_core::kir::build::{Build, Mem, V};
+use unisonic_core::numerics::range::LOGIT_LIMIT;
+
+use super::super::elementary::{is_below, snap};
+
+/// What a linear layer does beside multiplying.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Epilogue {
+    /// A vector that is added before the result is snapped.
+    pub bias: bool,
+    /// A residual that the result is added to.
+    pub add: Option<Residual>,
+    /// Whether the result obeys the range contract of the head.
+    pub checks_range: bool,
+}
+
+/// Where a residual is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Residual {
+    /// In a buffer of its own, which the kernel only reads.
+    Buffer,
+    /// In the buffer of the result.
+    InPlace,
+}
+
+/// Buffers of the epilogue.
+#[derive(Clone, Copy)]
+pub struct Output<'k> {
+    k: &'k Build,
+    epilogue: Epilogue,
+    weight_rows: u32,
+    rows: u32,
+    bias: Option<Mem<'k>>,
+    add: Option<Mem<'k>>,
+    out: Mem<'k>,
+    flags: Option<Mem<'k>>,
+}
+
+impl<'k> Output<'k> {
+    /// Declares them, behind the operands: `bias` (f32, one a weight row), `add` and `out` (f32, `[row][weight row]`), `flags`
+    /// (u32, `[row][weight rows / 16, rounded up][2]`: 1 where one of 8 results is out of range, else 0).
+    pub fn declare(k: &'k Build, epilogue: Epilogue, weight_rows: u32, rows: u32) -> Self {
+        let bias = epilogue.bias.then(|| k.read("bias", Scalar::F32));
+        let add = (epilogue.add == Some(Residual::Buffer)).then(|| k.read("add", Scalar::F32));
+        let out = match epilogue.add {
+            Some(Residual::InPlace) => k.read_write("out", Scalar::F32),
+            _ => k.write("out", Scalar::F32),
+        };
+        let flags = epilogue.checks_range.then(|| k.write("flags", Scalar::U32));
+        Self { k, epilogue, weight_rows, rows, bias, add, out, flags }
+    }
+
+    /// `out = [add +] snap(acc [+ bias])` of a weight row and row, if they exist and `holds`.
+    ///
+    /// All invocations of a workgroup come here together. Runs of `8*together` of them have 8 weight rows of each of
+    /// `together` rows, the row running faster; nobody's number is used for anything else.
+    pub fn finish(&self, acc: V<'k>, weight_row: V<'k>, row: V<'k>, holds: V<'k>, together: u32) {
+        let (k, n) = (self.k, self.k.u32(self.weight_rows));
+        let no = k.constant(Scalar::Bool.into(), 0);
+        let exists = weight_row.lt(n).select(row.lt(k.u32(self.rows)), no).select(holds, no);
+        let at_bias = weight_row.min(n - 1);
+        let at = row.min(k.u32(self.rows - 1)) * self.weight_rows + at_bias;
+        let acc = self.bias.map_or(acc, |bias| acc + bias.load(at_bias));
+        let y = snap(k, acc);
+        if let Some(flags) = self.flags {
+            let is_out = exists.select(is_below(k, y, LOGIT_LIMIT).select(k.u32(0), k.u32(1)), k.u32(0));
+            let mut any = is_out;
+            for h in [1, 2, 4] {
+                any = any | any.shuffle_xor(32, h * together);
+            }
+            let is_first = (weight_row & 7).eq(k.u32(0));
+            let group_flags = 2 * self.weight_rows.div_ceil(16);
+            // Eight rows of which none exists have a flag too.
+            let has_row = row.lt(k.u32(self.rows)).select(holds, no);
+            let has_flag = weight_row.lt(k.u32(8 * group_flags)).select(has_row, no);
+            k.when(is_first.select(has_flag, no), || {
+                flags.store(row * group_flags + (weight_row >> 3), any);
+            });
+        }
+        k.when(exists, || {
+            let residual = match self.epilogue.add {
+                Some(Residual::Buffer) => self.add,
+                Some(Residual::InPlace) => Some(self.out),
+                None => None,
+            };
+            self.out.store(at, residual.map_or(y, |residual| residual.load(at) + y));
+        });
+    }
+}

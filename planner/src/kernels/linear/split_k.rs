@@ -1,0 +1,190 @@
+//! Few rows: the superblocks of 16 weight rows are spread over the clusters of a workgroup.
+
+use unisonic_core::kir::Scalar;
+use unisonic_core::kir::build::{Build, Mem, V, kernel};
+use unisonic_core::planes::activation::ActivationLayout;
+use unisonic_core::planes::weight::{GROUP_ROWS, WeightLayout};
+
+use super::operands::{Columns, Global, GlobalActivations, Operands, Place};
+use super::output::{Epilogue, Output};
+use super::totals::{Multiply, Unit, scaled_totals};
+use super::{Form, Linear};
+
+/// What may be chosen freely: the result does not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SplitK {
+    /// How clusters multiply.
+    pub form: Form,
+    /// Clusters of a workgroup.
+    pub warps: u32,
+    /// Groups of 16 weight rows that a cluster works on at once: more reads of weights under way, and activations read less
+    /// often.
+    pub groups: u32,
+    /// Tiles of 4 rows that a workgroup works on.
+    pub tiles: u32,
+    /// Superblocks of a cluster between two barriers: what shared memory holds.
+    pub rounds: u32,
+}
+
+impl SplitK {
+    /// What is fast on the GPUs that were measured: about half as many clusters as superblocks.
+    pub fn new(weights: WeightLayout, x: ActivationLayout) -> Self {
+        let superblocks = weights.superblocks();
+        let warps = if superblocks <= 16 { superblocks.div_ceil(2) } else { 15 };
+        let tiles = x.tiles().min(4);
+        // 16 KiB of partial results.
+        let rounds = (256 / (warps * tiles * x.tile_rows())).clamp(1, superblocks.div_ceil(warps));
+        Self { form: Form::Matrix, warps, groups: 1, tiles, rounds }
+    }
+}
+
+/// `out = [add +] snap(acc [+ bias])`, `acc = sum over s ascending of T_s*D_s` (`core::numerics::linear`), of up to about 64
+/// rows. Cluster w of a workgroup computes the `T*D` of superblocks w, w + warps, ...; between barriers, invocations add them
+/// up in order, one an output.
+///
+/// Buffers: [`Operands`], then those of [`Output`]. Reads every weight byte once for each `4*tiles` rows, and for each
+/// `16*groups` weight rows the activations (2 bytes an element and row). For 32 elements of 16 weight rows and 4 rows it
+/// takes a matrix instruction (W16 and Q3_K and Q6_K two) and, in formats of sub-blocks, 4 integer multiply-adds (8), in
+/// formats of blocks 12 operations; Q4_K unpacks with 6. 4 rows cost as much as one.
+pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tuning: SplitK) -> Linear {
+    assert_eq!(weights.width(), x.width(), "elements of a row");
+    let superblocks = weights.superblocks();
+    let row_blocks = weights.groups().div_ceil(tuning.groups);
+    let tile_blocks = x.tiles().div_ceil(tuning.tiles);
+    let kernel = kernel("linear_split_k", tuning.warps * 32, |k| {
+        let operands = Operands::declare(k, weights);
+        let output = Output::declare(k, epilogue, weights.rows(), x.rows());
+        let block = Partials { weights, x, tuning, place: Place::new(k) };
+        let partials = k.shared("partials", Scalar::F32, tuning.rounds * tuning.warps * block.outputs());
+        let workgroup = k.group_id();
+        let first_group = workgroup / tile_blocks * tuning.groups;
+        let first_tile = workgroup % tile_blocks * tuning.tiles;
+
+        let slots = tuning.rounds * tuning.warps;
+        let zeros = vec![k.f32(0.0); block.outputs_of_invocation() as usize];
+        let sums = k.fold_all(k.u32(0), k.u32(superblocks), slots, zeros, |first_s, sums| {
+            k.each(k.u32(0), k.u32(tuning.rounds), 1, |round| {
+                let slot = round * tuning.warps + block.place.warp;
+                let s = first_s + slot;
+                // All clusters go through all rounds; what is past the end is the last superblock once more, not stored.
+                let at = Superblock { first_group, first_tile, s: s.min(k.u32(superblocks - 1)) };
+                block.compute(k, &operands, at, partials, slot, s.lt(k.u32(superblocks)));
+            });
+            k.barrier();
+            let end = (k.u32(superblocks) - first_s).min(k.u32(slots));
+            let sums = block.add_in_order(k, partials, end, sums);
+            if slots < superblocks {
+                k.barrier();
+            }
+            sums
+        });
+        block.finish(k, &output, (first_group, first_tile), sums);
+    });
+    Linear { kernel, workgroups: row_blocks * tile_blocks }
+}
+
+/// What the clusters of a workgroup hand to each other: `[slot][group][tile][weight row 0..15][row of the tile]`.
+#[derive(Clone, Copy)]
+struct Partials<'k> {
+    weights: WeightLayout,
+    x: ActivationLayout,
+    tuning: SplitK,
+    place: Place<'k>,
+}
+
+#[derive(Clone, Copy)]
+struct Superblock<'k> {
+    first_group: V<'k>,
+    first_tile: V<'k>,
+    s: V<'k>,
+}
+
+impl<'k> Partials<'k> {
+    /// Results of a group and tile.
+    fn block(&self) -> u32 {
+        GROUP_ROWS as u32 * self.x.tile_rows()
+    }
+
+    /// Results of a workgroup.
+    fn outputs(&self) -> u32 {
+        self.block() * self.tuning.groups * self.tuning.tiles
+    }
+
+    fn outputs_of_invocation(&self) -> u32 {
+        self.outputs().div_ceil(self.tuning.warps * 32)
+    }
+
+    /// `T*D` of a superblock by a cluster.
+    fn compute(
+        &self,
+        k: &'k Build,
+        operands: &Operands<'k>,
+        at: Superblock<'k>,
+        partials: Mem<'k>,
+        slot: V<'k>,
+        exists: V<'k>,
+    ) {
+        let (form, place, tile_rows) = (self.tuning.form, self.place, self.x.tile_rows());
+        let last_group = k.u32(self.weights.groups() - 1);
+        let units: Vec<Unit<'k>> = (0..self.tuning.groups)
+            .map(|i| {
+                let group = (at.first_group + i).min(last_group);
+                let from = Global { layout: self.weights, operands: *operands, group, s: at.s };
+                Unit::load(self.weights.format(), &place, &from)
+            })
+            .collect();
+        let last_tile = k.u32(self.x.tiles() - 1);
+        let columns: Vec<(u32, Columns<'k>)> = (0..self.tuning.tiles)
+            .flat_map(|i| {
+                let tile = (at.first_tile + i).min(last_tile);
+                let sets = Columns::of_tile(k, form, &place, self.x, tile);
+                sets.into_iter().map(move |set| (i, set))
+            })
+            .collect();
+        let sets: Vec<Columns<'k>> = columns.iter().map(|(_, set)| *set).collect();
+        let x = GlobalActivations { layout: self.x, operands: *operands, s: at.s };
+        let totals = scaled_totals(&Multiply { k, form, place }, &units, &sets, &x);
+        let no = k.constant(Scalar::Bool.into(), 0);
+        for (group, totals) in (0..).zip(&totals) {
+            for ((tile, columns), totals) in columns.iter().zip(totals) {
+                let start = slot * self.outputs() + (group * self.tuning.tiles + tile) * self.block();
+                k.when(exists.select(columns.is_writer, no), || {
+                    for (row, &total) in [place.g, place.g + 8].into_iter().zip(totals) {
+                        partials.store(start + row * tile_rows + columns.row, total);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Adds the slots below `end` to the sums of this invocation's outputs.
+    fn add_in_order(&self, k: &'k Build, partials: Mem<'k>, end: V<'k>, sums: Vec<V<'k>>) -> Vec<V<'k>> {
+        let add = |(i, sum): (u32, V<'k>)| {
+            let at = self.output(k, i);
+            let [sum] = k.fold(k.u32(0), end, 1, [sum], |slot, [sum]| {
+                [sum + partials.load(slot * self.outputs() + at)]
+            });
+            sum
+        };
+        (0..).zip(sums).map(add).collect()
+    }
+
+    /// The i-th output of an invocation; beyond the last, the last.
+    fn output(&self, k: &'k Build, i: u32) -> V<'k> {
+        let at = k.local_id() + i * self.tuning.warps * 32;
+        at.min(k.u32(self.outputs() - 1))
+    }
+
+    fn finish(&self, k: &'k Build, output: &Output<'k>, first: (V<'k>, V<'k>), sums: Vec<V<'k>>) {
+        let tile_rows = self.x.tile_rows();
+        for (i, sum) in (0..).zip(sums) {
+            let holds = (k.local_id() + i * self.tuning.warps * 32).lt(k.u32(self.outputs()));
+            let at = self.output(k, i);
+            let (block, inside) = (at / self.block(), at % self.block());
+            let (group, tile) = (block / self.tuning.tiles, block % self.tuning.tiles);
+            let weight_row = (first.0 + group) * 16 + inside / tile_rows;
+            let row = (first.1 + tile) * 4 + inside % tile_rows;
+            output.finish(sum, weight_row, row, holds, tile_rows);
+        }
+    }
+}
