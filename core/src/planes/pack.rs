@@ -148,11 +148,10 @@ impl GroupPacker {
             }
         }
         if self.layout.format().has(Plane::Halves) {
-            let halves = self.layout.format().halves() as usize;
             let plane = self.plane(Plane::Halves, group);
-            for field in 0..halves {
-                let at = index * 16 * halves + r * halves + field;
-                plane[at / 2] |= half(field) << shift(at);
+            match format {
+                BlockFormat::Q2_K => plane[index * 16 + r] = half(0) | half(1) << 16,
+                _ => plane[index * 8 + r % 8] |= half(0) << shift(r / 8),
             }
         }
     }

@@ -95,12 +95,15 @@ fn check_row(unpacked: &Unpacked<'_>, row: usize, expected: &DecodedRow) {
     let blocks = expected.scales.len();
     let of_blocks =
         |plane| (0..blocks).map(|b| unpacked.half(plane, b / 8 * 128 + row * 8 + b % 8)).collect();
-    // The k-th f16 of [`Plane::Halves`], or behind the 12 bytes of scales.
+    // d or dmin.
     let of_superblocks = |k: usize| -> Vec<f32> {
-        let halves = format.halves() as usize;
-        let index = |s: usize| match format.has(Plane::Halves) {
-            true => unpacked.half(Plane::Halves, (s * 16 + row) * halves + k),
-            false => unpacked.half(Plane::SubScales, s * 128 + row * 8 + 6 + k),
+        let index = |s: usize| match format {
+            WeightFormat::Block(BlockFormat::Q2_K) => unpacked.half(Plane::Halves, (s * 16 + row) * 2 + k),
+            WeightFormat::Block(BlockFormat::Q3_K | BlockFormat::Q6_K) => {
+                unpacked.half(Plane::Halves, s * 16 + row % 8 * 2 + row / 8)
+            }
+            // Behind the 12 bytes of scales.
+            _ => unpacked.half(Plane::SubScales, s * 128 + row * 8 + 6 + k),
         };
         (0..blocks).map(index).collect()
     };

@@ -44,11 +44,11 @@ pub enum Plane {
     /// `[row][4]`, four words: Q4_K and Q5_K have the 12 bytes of scales and minima as the file packs them, then d and
     /// dmin as f16; Q2_K its 16 bytes of scale (low half) and minimum; Q3_K and Q6_K 16 signed scales.
     SubScales,
-    /// `[row][1 or 2]` f16: d, for Q2_K d and dmin.
+    /// A word each: for Q2_K `[row]`, d and dmin as f16; else `[g]`, d of rows g and g + 8.
     Halves,
-    /// `[row][b 0..7]` f16: d_b.
+    /// `[row][b/2]`: d_b as f16, the even one in the low half.
     BlockScales,
-    /// `[row][b 0..7]` f16: m_b.
+    /// The same of m_b.
     BlockMinima,
     /// `[row][b 0..7]` f32: d_b of W16.
     FloatScales,
@@ -115,11 +115,6 @@ impl WeightFormat {
         (self == WeightFormat::Block(BlockFormat::IQ4_NL)).then_some(&IQ4_LEVELS)
     }
 
-    /// f16 of a row and superblock in [`Plane::Halves`].
-    pub fn halves(self) -> u32 {
-        if self == WeightFormat::Block(BlockFormat::Q2_K) { 2 } else { 1 }
-    }
-
     /// Elements that a row is a multiple of.
     fn align(self) -> usize {
         match self {
@@ -159,7 +154,7 @@ impl WeightLayout {
             return Err(LayoutError::Width { format, width, align: format.align() });
         }
         let too_large = LayoutError::TooLarge { rows, width };
-        // No format has more than 17 words for 16 rows of 2 elements, and kernels count in halves of a word.
+        // Whatever the format, a group is less than two bytes and a half an element.
         let elems = width.checked_next_multiple_of(SUPERBLOCK).and_then(|width| width.checked_mul(16));
         if elems.is_none_or(|elems| u32::try_from(elems).is_err()) {
             return Err(too_large);
@@ -168,8 +163,8 @@ impl WeightLayout {
             return Err(too_large);
         };
         let layout = Self { format, rows, width };
-        let halves = u64::from(layout.groups()) * u64::from(layout.group_len()) * 2;
-        if halves > u64::from(u32::MAX) { Err(too_large) } else { Ok(layout) }
+        let words = u64::from(layout.groups()) * u64::from(layout.group_len());
+        if words > u64::from(u32::MAX) { Err(too_large) } else { Ok(layout) }
     }
 
     /// Format.
@@ -210,7 +205,8 @@ impl WeightLayout {
             Plane::Pairs => 256,
             Plane::Bits | Plane::FloatScales => 128,
             Plane::SubScales | Plane::BlockScales | Plane::BlockMinima => 64,
-            Plane::Halves => 8 * self.format.halves(),
+            Plane::Halves if self.format == WeightFormat::Block(BlockFormat::Q2_K) => 16,
+            Plane::Halves => 8,
         }
     }
 

@@ -13,8 +13,6 @@ use super::scales::has_minima;
 pub struct Operands<'k> {
     /// `weights`: the matrix.
     pub weights: Mem<'k>,
-    /// `weight_halves`: the same bytes as f16; W16 has none.
-    pub halves: Option<Mem<'k>>,
     /// `x_planes`.
     pub planes: Mem<'k>,
     /// `x_scales`.
@@ -31,7 +29,6 @@ impl<'k> Operands<'k> {
         let format = weights.format();
         Self {
             weights: k.read("weights", Scalar::U32),
-            halves: (!format.has(Plane::FloatScales)).then(|| k.read("weight_halves", Scalar::F16)),
             planes: k.read("x_planes", Scalar::I8x4),
             scales: k.read("x_scales", Scalar::F32),
             digits: has_minima(format).then(|| k.read("x_digits", Scalar::I8x4)),
@@ -69,9 +66,6 @@ pub trait Words<'k> {
 
     /// Words of another plane, this many from word `at` of its unit on.
     fn words(&self, plane: Plane, at: V<'k>, width: u8) -> V<'k>;
-
-    /// f16 from `at` of its unit on.
-    fn halves(&self, plane: Plane, at: V<'k>, width: u8) -> V<'k>;
 }
 
 /// Planes in the buffer of the matrix.
@@ -116,11 +110,6 @@ impl<'k> Words<'k> for Global<'k> {
 
     fn words(&self, plane: Plane, at: V<'k>, width: u8) -> V<'k> {
         self.operands.weights.load_vector(self.word_index(plane, at), width)
-    }
-
-    fn halves(&self, plane: Plane, at: V<'k>, width: u8) -> V<'k> {
-        let Some(halves) = self.operands.halves else { panic!("a plane of f16 of a format without one") };
-        halves.load_vector(self.word_index(plane, at.constant(0)) * 2 + at, width)
     }
 }
 

@@ -11,12 +11,12 @@ use super::operands::{Place, Words};
 
 /// Scales of rows g and g + 8.
 pub enum Scales<'k> {
-    /// d_b and m_b of 8 blocks, f32.
+    /// Of each row, d_b and m_b of 8 blocks; `m` is empty where there are no minima.
     Blocks {
-        /// Of each row, each half of the superblock.
-        d: [[V<'k>; 2]; 2],
-        /// The same of the minima, where there are.
-        m: Option<[[V<'k>; 2]; 2]>,
+        /// d_b.
+        d: [Eight<'k>; 2],
+        /// m_b.
+        m: Option<[Eight<'k>; 2]>,
     },
     /// d and integer scales of sub-blocks.
     SubBlocks {
@@ -26,9 +26,30 @@ pub enum Scales<'k> {
         scales: [Vec<V<'k>>; 2],
         /// Of each row, four minima a word; none where there are no minima.
         minima: [Vec<V<'k>>; 2],
-        /// Of each row, d and dmin.
-        d: [Vec<V<'k>>; 2],
+        /// Of each row, d.
+        d: [V<'k>; 2],
+        /// Of each row, dmin; none where there are no minima.
+        dmin: Option<[V<'k>; 2]>,
     },
+}
+
+/// Eight numbers, as they were loaded.
+#[derive(Clone, Copy)]
+pub enum Eight<'k> {
+    /// f16 in four words.
+    Halves(V<'k>),
+    /// f32 in twice four words.
+    Floats([V<'k>; 2]),
+}
+
+impl<'k> Eight<'k> {
+    /// The b-th as f32.
+    pub fn get(self, b: u32) -> V<'k> {
+        match self {
+            Eight::Halves(words) => words.part(b / 2).half(b % 2),
+            Eight::Floats(words) => words[b as usize / 4].part(b % 4),
+        }
+    }
 }
 
 /// Whether a format has integer minima.
@@ -47,35 +68,40 @@ impl<'k> Scales<'k> {
         let rows = [place.g, place.g + 8];
         if format.has(Plane::FloatScales) {
             let float = |at| from.words(Plane::FloatScales, at, 4).cast(Scalar::F32);
-            return Scales::Blocks { d: rows.map(|row| [float(row * 8), float(row * 8 + 4)]), m: None };
+            let d = rows.map(|row| Eight::Floats([float(row * 8), float(row * 8 + 4)]));
+            return Scales::Blocks { d, m: None };
         }
-        let eight = |plane| {
-            let four = |at| from.halves(plane, at, 4).half_to_f32();
-            rows.map(|row| [four(row * 8), four(row * 8 + 4)])
-        };
         if format.has(Plane::BlockScales) {
+            let eight = |plane| rows.map(|row| Eight::Halves(from.words(plane, row * 4, 4)));
             let m = format.has(Plane::BlockMinima).then(|| eight(Plane::BlockMinima));
             return Scales::Blocks { d: eight(Plane::BlockScales), m };
         }
         let words = rows.map(|row| parts(from.words(Plane::SubScales, row * 4, 4)));
-        let halves = if has_minima(format) { 2 } else { 1 };
-        let d = rows.map(|row| {
-            let d = match format.has(Plane::Halves) {
-                true => from.halves(Plane::Halves, row * halves, halves as u8),
-                // Behind the 12 bytes of scales.
-                false => from.halves(Plane::SubScales, row * 8 + 6, 2),
-            };
-            (0..halves).map(|half| if halves == 1 { d } else { d.part(half) }.half_to_f32()).collect()
-        });
-        let (len, scales, minima) = match (has_minima(format), format.has(Plane::Halves)) {
-            (false, _) => (16, words.map(|words| words.to_vec()), [vec![], vec![]]),
-            (true, true) => {
-                let low = |words: [V<'k>; 4]| words.map(|word| word & 0x0F0F_0F0F).to_vec();
-                (16, words.map(low), words.map(|words| low(words.map(|word| word >> 4))))
+        let nibbles = |word: V<'k>| word & 0x0F0F_0F0F;
+        match (has_minima(format), format.has(Plane::Halves)) {
+            (false, _) => {
+                let d = from.words(Plane::Halves, place.g, 1);
+                let (d, scales) = ([d.half(0), d.half(1)], words.map(|words| words.to_vec()));
+                Scales::SubBlocks { len: 16, scales, minima: [vec![], vec![]], d, dmin: None }
             }
-            (true, false) => (32, words.map(packed_scales), words.map(packed_minima)),
-        };
-        Scales::SubBlocks { len, scales, minima, d }
+            (true, true) => {
+                let d = rows.map(|row| from.words(Plane::Halves, row, 1));
+                Scales::SubBlocks {
+                    len: 16,
+                    scales: words.map(|words| words.map(nibbles).to_vec()),
+                    minima: words.map(|words| words.map(|word| nibbles(word >> 4)).to_vec()),
+                    d: d.map(|d| d.half(0)),
+                    dmin: Some(d.map(|d| d.half(1))),
+                }
+            }
+            (true, false) => Scales::SubBlocks {
+                len: 32,
+                scales: words.map(packed_scales),
+                minima: words.map(packed_minima),
+                d: words.map(|words| words[3].half(0)),
+                dmin: Some(words.map(|words| words[3].half(1))),
+            },
+        }
     }
 }
 

@@ -62,7 +62,7 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
 
         let slots = tuning.rounds * tuning.warps;
         let zeros = vec![k.f32(0.0); block.outputs_of_invocation() as usize];
-        let sums = k.fold_all(k.u32(0), k.u32(superblocks), slots, zeros, |first_s, sums| {
+        let sums = k.fold_any([k.u32(0), k.u32(superblocks)], slots, &zeros, |first_s, sums| {
             k.each(k.u32(0), k.u32(tuning.rounds), 1, |round| {
                 let slot = round * tuning.warps + block.place.warp;
                 let s = first_s + slot;
@@ -158,8 +158,8 @@ impl<'k> Partials<'k> {
     }
 
     /// Adds the slots below `end` to the sums of this invocation's outputs.
-    fn add_in_order(&self, k: &'k Build, partials: Mem<'k>, end: V<'k>, sums: Vec<V<'k>>) -> Vec<V<'k>> {
-        let add = |(i, sum): (u32, V<'k>)| {
+    fn add_in_order(&self, k: &'k Build, partials: Mem<'k>, end: V<'k>, sums: &[V<'k>]) -> Vec<V<'k>> {
+        let add = |(i, &sum): (u32, &V<'k>)| {
             let at = self.output(k, i);
             let [sum] = k.fold(k.u32(0), end, 1, [sum], |slot, [sum]| {
                 [sum + partials.load(slot * self.outputs() + at)]

@@ -134,7 +134,7 @@ fn check(matrix: &Matrix, x: &Activations, epilogue: Epilogue, linear: &Linear) 
     let flags_len = count * layout.groups() as usize * 2;
     let buffers = kernel.objects.iter().filter_map(|object| {
         Some(match &object.name[..] {
-            "weights" | "weight_halves" => words_bytes(&matrix.words),
+            "weights" => words_bytes(&matrix.words),
             "x_planes" => signed(&packed.planes),
             "x_scales" => bytes(&packed.scales),
             "x_digits" => signed(&packed.digits),

@@ -214,15 +214,14 @@ impl<'u, 'k> Block<'u, 'k> {
     /// `128*I(h) + I(l)`, because both of its terms are exact.
     fn add_floats(&self, row: usize, total: V<'k>, sums: Sums<'k>, x: &[V<'k>], sum: Option<V<'k>>) -> V<'k> {
         let Scales::Blocks { d, m } = &self.unit.scales else { panic!("no scales of blocks") };
-        let (half, part) = (self.b as usize / 4, self.b % 4);
         let mut low = sums[2 * row + 1];
         if let Some(registers) = self.low_registers {
             low = low + self.multiply.product(registers, x, [self.multiply.k.i32(0); 4])[2 * row];
         }
         let integer = self.multiply.whole((sums[2 * row] << 7) + low);
-        let total = total + integer.to_f32() * d[row][half].part(part);
+        let total = total + integer.to_f32() * d[row].get(self.b);
         match (m, sum) {
-            (Some(m), Some(sum)) => total + sum * m[row][half].part(part),
+            (Some(m), Some(sum)) => total + sum * m[row].get(self.b),
             _ => total,
         }
     }
@@ -251,20 +250,19 @@ impl<'k> Unit<'k> {
 
     /// `F(I)*d [- i2f(I2)*dmin]`.
     fn total_of_sums(&self, multiply: &Multiply<'k>, sums: Sums<'k>, tail: &Tail<'k>) -> [V<'k>; 2] {
-        let Scales::SubBlocks { minima, d, .. } = &self.scales else { panic!("no scales of sub-blocks") };
+        let Scales::SubBlocks { minima, d, dmin, .. } = &self.scales else {
+            panic!("no scales of sub-blocks")
+        };
         let k = multiply.k;
         let sums = sums.map(|sum| multiply.whole(sum));
-        let totals = [0, 1].map(|row: usize| {
-            (sums[2 * row].to_f32() * k.f32(128.0) + sums[2 * row + 1].to_f32()) * d[row][0]
-        });
-        if !has_minima(self.format) {
-            return totals;
-        }
+        let totals = [0, 1]
+            .map(|row: usize| (sums[2 * row].to_f32() * k.f32(128.0) + sums[2 * row + 1].to_f32()) * d[row]);
+        let Some(dmin) = dmin else { return totals };
         let [[g0, g1], [h0, h1]] = [0, 1].map(|row| minima_registers(k, &multiply.place, &minima[row]));
         let parts = multiply.product([g0, h0, g1, h1], &tail.digits, [k.i32(0); 4]);
         [0, 1].map(|row: usize| {
             let integer = multiply.whole(parts[2 * row] + (parts[2 * row + 1] << 10));
-            totals[row] - integer.to_f32() * d[row][1]
+            totals[row] - integer.to_f32() * dmin[row]
         })
     }
 }
