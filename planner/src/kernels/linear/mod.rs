@@ -1,7 +1,7 @@
 //! Linear layers, `out = [add +] snap(acc [+ bias])` (`core::numerics::linear`, `core::numerics::w16`), for all formats that
 //! `core::planes` lays out.
 //!
-//! [`split_k()`] is for few rows. Formats differ in [`integers`] (from planes to registers) and [`scales`]; [`totals`] is
+//! [`split_k()`] is for few rows, [`tiled()`] for many. Formats differ in [`integers`] (from planes to registers) and [`scales`]; [`totals`] is
 //! the arithmetic of a superblock, [`output`] what becomes of a sum. Start reading at [`split_k()`].
 
 mod integers;
@@ -9,13 +9,16 @@ mod operands;
 mod output;
 mod scales;
 mod split_k;
+mod staged;
+mod tiled;
 mod totals;
 
 use unisonic_core::kir::Kernel;
 
-pub use operands::Operands;
+pub use operands::{Operands, Region};
 pub use output::{Epilogue, Output, Residual};
 pub use split_k::{SplitK, split_k};
+pub use tiled::{Tiled, tiled};
 
 /// How a cluster of 32 invocations multiplies 16 weight rows with activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,36 +3,83 @@
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V};
 use unisonic_core::planes::activation::{ActivationLayout, TILE_ROWS};
-use unisonic_core::planes::weight::{Plane, WeightLayout};
+use unisonic_core::planes::weight::{Plane, WeightFormat, WeightLayout};
 
 use super::Form;
 use super::scales::has_minima;
 
-/// Buffers that a linear layer reads, in the order of the kernel.
+/// Buffers that a linear layer reads, in the order of the kernel: `weights` (u32), then those of the activations
+/// ([`Region`]) that the format needs.
 #[derive(Clone, Copy)]
 pub struct Operands<'k> {
-    /// `weights`: the matrix.
+    /// The matrix.
     pub weights: Mem<'k>,
-    /// `x_planes`.
-    pub planes: Mem<'k>,
-    /// `x_scales`.
-    pub scales: Mem<'k>,
-    /// `x_digits`, for formats with integer minima.
-    pub digits: Option<Mem<'k>>,
-    /// `x_sums`, for formats with f16 minima.
-    pub sums: Option<Mem<'k>>,
+    /// The activations.
+    pub x: [Option<Mem<'k>>; 4],
 }
 
 impl<'k> Operands<'k> {
     /// Declares them.
     pub fn declare(k: &'k Build, weights: WeightLayout) -> Self {
-        let format = weights.format();
+        let buffer = |region: Region| k.read(region.name(), region.scalar());
         Self {
             weights: k.read("weights", Scalar::U32),
-            planes: k.read("x_planes", Scalar::I8x4),
-            scales: k.read("x_scales", Scalar::F32),
-            digits: has_minima(format).then(|| k.read("x_digits", Scalar::I8x4)),
-            sums: format.has(Plane::BlockMinima).then(|| k.read("x_sums", Scalar::F32)),
+            x: Region::ALL.map(|region| region.is_needed(weights.format()).then(|| buffer(region))),
+        }
+    }
+}
+
+/// Regions of an A16 buffer (`core::planes::activation`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Region {
+    /// `x_planes`, i8x4.
+    Planes,
+    /// `x_scales`, f32.
+    Scales,
+    /// `x_digits`, i8x4: for formats with integer minima.
+    Digits,
+    /// `x_sums`, f32: for formats with f16 minima.
+    Sums,
+}
+
+impl Region {
+    /// In the order of buffers.
+    pub const ALL: [Region; 4] = [Region::Planes, Region::Scales, Region::Digits, Region::Sums];
+
+    /// Name of the buffer.
+    pub fn name(self) -> &'static str {
+        match self {
+            Region::Planes => "x_planes",
+            Region::Scales => "x_scales",
+            Region::Digits => "x_digits",
+            Region::Sums => "x_sums",
+        }
+    }
+
+    /// Type of an element.
+    pub fn scalar(self) -> Scalar {
+        match self {
+            Region::Planes | Region::Digits => Scalar::I8x4,
+            Region::Scales | Region::Sums => Scalar::F32,
+        }
+    }
+
+    /// Whether weights of a format are multiplied with it.
+    pub fn is_needed(self, format: WeightFormat) -> bool {
+        match self {
+            Region::Planes | Region::Scales => true,
+            Region::Digits => has_minima(format),
+            Region::Sums => format.has(Plane::BlockMinima),
+        }
+    }
+
+    /// Elements of a unit.
+    pub fn unit_len(self, x: ActivationLayout) -> u32 {
+        match self {
+            Region::Planes => x.unit_planes_len(),
+            Region::Scales => x.tile_rows(),
+            Region::Digits => x.unit_digits_len(),
+            Region::Sums => x.unit_sums_len(),
         }
     }
 }
@@ -161,55 +208,47 @@ impl<'k> Columns<'k> {
     }
 }
 
-/// A superblock of activations, wherever it has been brought to; `unit` is its unit.
-pub trait Activations<'k> {
-    /// The four words of a chunk and column for invocations t.
-    fn planes(&self, tile: V<'k>, chunk: u32, column: V<'k>, t: V<'k>) -> V<'k>;
-
-    /// Two words of a unit of digits.
-    fn digits(&self, tile: V<'k>, at: V<'k>) -> V<'k>;
-
-    /// Four sums of a unit.
-    fn sums(&self, tile: V<'k>, at: V<'k>) -> V<'k>;
-
-    /// A scale of a unit.
-    fn scale(&self, tile: V<'k>, at: V<'k>) -> V<'k>;
-}
-
-/// Activations in their buffers.
+/// A superblock of activations, in their buffers or wherever they have been brought to.
 #[derive(Clone, Copy)]
-pub struct GlobalActivations<'k> {
+pub struct Activations<'k> {
     /// Layout.
     pub layout: ActivationLayout,
-    /// Buffers.
-    pub operands: Operands<'k>,
-    /// Superblock.
-    pub s: V<'k>,
+    /// Of each region.
+    pub regions: [Option<Mem<'k>>; 4],
+    /// Units from a tile to the next.
+    pub tile_units: u32,
+    /// The unit of tile 0.
+    pub first_unit: V<'k>,
 }
 
-impl<'k> GlobalActivations<'k> {
-    fn unit(&self, tile: V<'k>) -> V<'k> {
-        tile * self.layout.superblocks() + self.s
-    }
-}
-
-impl<'k> Activations<'k> for GlobalActivations<'k> {
-    fn planes(&self, tile: V<'k>, chunk: u32, column: V<'k>, t: V<'k>) -> V<'k> {
-        let at = self.unit(tile) * self.layout.unit_planes_len() + 16 * chunk * self.layout.columns();
-        self.operands.planes.load_vector(at + column * 16 + t * 4, 4)
+impl<'k> Activations<'k> {
+    /// `width` elements of a region from `at` of a tile's unit on.
+    fn load(&self, region: Region, tile: V<'k>, at: V<'k>, width: u8) -> V<'k> {
+        let Some(from) = self.regions[region as usize] else {
+            panic!("the format was said not to need {}", region.name())
+        };
+        let unit = tile * self.tile_units + self.first_unit;
+        from.load_vector(unit * region.unit_len(self.layout) + at, width)
     }
 
-    fn digits(&self, tile: V<'k>, at: V<'k>) -> V<'k> {
-        let Some(digits) = self.operands.digits else { panic!("digits for a format without integer minima") };
-        digits.load_vector(self.unit(tile) * self.layout.unit_digits_len() + at, 2)
+    /// The four words of a chunk and column for invocations t.
+    pub fn planes(&self, tile: V<'k>, chunk: u32, column: V<'k>, t: V<'k>) -> V<'k> {
+        let at = column * 16 + t * 4 + 16 * chunk * self.layout.columns();
+        self.load(Region::Planes, tile, at, 4)
     }
 
-    fn sums(&self, tile: V<'k>, at: V<'k>) -> V<'k> {
-        let Some(sums) = self.operands.sums else { panic!("sums for a format without f16 minima") };
-        sums.load_vector(self.unit(tile) * self.layout.unit_sums_len() + at, 4)
+    /// The two words of digits of a column for invocations t.
+    pub fn digits(&self, tile: V<'k>, column: V<'k>, t: V<'k>) -> V<'k> {
+        self.load(Region::Digits, tile, column * 8 + t * 2, 2)
     }
 
-    fn scale(&self, tile: V<'k>, at: V<'k>) -> V<'k> {
-        self.operands.scales.load(self.unit(tile) * self.layout.tile_rows() + at)
+    /// The sums of half a superblock of a row of the tile.
+    pub fn sums(&self, tile: V<'k>, row: V<'k>, half: u32) -> V<'k> {
+        self.load(Region::Sums, tile, row * 8 + 4 * half, 4)
+    }
+
+    /// D of a row of the tile.
+    pub fn scale(&self, tile: V<'k>, row: V<'k>) -> V<'k> {
+        self.load(Region::Scales, tile, row, 1)
     }
 }

@@ -5,7 +5,7 @@ use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::weight::{GROUP_ROWS, WeightLayout};
 
-use super::operands::{Columns, Global, GlobalActivations, Operands, Place};
+use super::operands::{Activations, Columns, Global, Operands, Place};
 use super::output::{Epilogue, Output};
 use super::totals::{Multiply, Unit, scaled_totals};
 use super::{Form, Linear};
@@ -142,7 +142,8 @@ impl<'k> Partials<'k> {
             })
             .collect();
         let sets: Vec<Columns<'k>> = columns.iter().map(|(_, set)| *set).collect();
-        let x = GlobalActivations { layout: self.x, operands: *operands, s: at.s };
+        let tile_units = self.x.superblocks();
+        let x = Activations { layout: self.x, regions: operands.x, tile_units, first_unit: at.s };
         let totals = scaled_totals(&Multiply { k, form, place }, &units, &sets, &x);
         let no = k.constant(Scalar::Bool.into(), 0);
         for (group, totals) in (0..).zip(&totals) {

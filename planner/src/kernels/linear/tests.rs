@@ -2,6 +2,7 @@
 
 use unisonic_core::format::blocks::{BlockFormat, DecodedRow, decode_row};
 use unisonic_core::kir::interp::{Launch, run};
+use unisonic_core::kir::kernel::Space;
 use unisonic_core::kir::verify;
 use unisonic_core::numerics::a16::{A16Row, plane_len, quantize_a16, scales_len};
 use unisonic_core::numerics::linear::linear_row;
@@ -129,7 +130,10 @@ fn check(matrix: &Matrix, x: &Activations, epilogue: Epilogue, linear: &Linear) 
     let x_rows: Vec<A16Row<'_>> = (0..x.rows.len()).map(|row| x.row(row)).collect();
     let packed = PackedActivation::pack(x.layout, digits, &x_rows);
     let (n, count) = (layout.rows() as usize, x.rows.len());
-    let (bias, residual) = (rows(1, n, 7), rows(count, n, 8));
+    let (mut bias, residual) = (rows(1, n, 7), rows(count, n, 8));
+    // What a head may give, and what it may not.
+    bias[0] = f32::from_bits(0x5F7F_FFFF);
+    bias[n - 1] = f32::from_bits(0xDF80_0000);
     let signed = |words: &[[i8; 4]]| words.as_flattened().iter().map(|&byte| byte as u8).collect::<Vec<_>>();
     let flags_len = count * layout.groups() as usize * 2;
     let buffers = kernel.objects.iter().filter_map(|object| {
@@ -150,16 +154,13 @@ fn check(matrix: &Matrix, x: &Activations, epilogue: Epilogue, linear: &Linear) 
     let buffers = buffers.collect();
     let mut launch = Launch { groups: linear.workgroups, params: vec![], buffers, fuel: u64::MAX };
     run(kernel, &mut launch).unwrap_or_else(|trap| panic!("{what}: {trap}"));
-    let names =
-        kernel.objects.iter().filter(|object| object.space.is_readable() || object.space.is_writable());
+    let globals = kernel.objects.iter().filter(|object| !matches!(object.space, Space::Shared { .. }));
     let found = |name: &str| {
-        let global = names
-            .clone()
-            .filter(|object| !matches!(object.space, unisonic_core::kir::kernel::Space::Shared { .. }));
-        global.clone().position(|object| object.name == name).map(|at| launch.buffers[at].clone())
+        let at = globals.clone().position(|object| object.name == name)?;
+        Some(&launch.buffers[at])
     };
-    let out = floats(&found("out").unwrap());
-    let flags = found("flags").map(|flags| words(&flags));
+    let out = floats(found("out").unwrap());
+    let flags = found("flags").map(|flags| words(flags));
     let mut expected_flags = vec![0; flags_len];
     for row in 0..count {
         for weight_row in 0..n {
@@ -177,15 +178,138 @@ fn check(matrix: &Matrix, x: &Activations, epilogue: Epilogue, linear: &Linear) 
     }
 }
 
+const EPILOGUES: [Epilogue; 5] = [
+    Epilogue { bias: false, add: None, checks_range: false },
+    Epilogue { bias: true, add: None, checks_range: true },
+    Epilogue { bias: false, add: Some(Residual::Buffer), checks_range: false },
+    Epilogue { bias: true, add: Some(Residual::InPlace), checks_range: false },
+    Epilogue { bias: true, add: None, checks_range: false },
+];
+const WEIGHT_ROWS: [usize; 5] = [16, 40, 7, 33, 24];
+
+/// Row lengths of a format: whole superblocks, rows of real models that are none, and the shortest.
+fn widths(format: WeightFormat) -> &'static [usize] {
+    match format {
+        WeightFormat::W16 => &[256, 100, 576, 640, 896],
+        WeightFormat::Block(format) if format.elems() == 32 => &[256, 96, 576, 640, 896],
+        WeightFormat::Block(_) => &[256, 512, 768, 1280, 1792],
+    }
+}
+
+fn split(form: Form, [warps, groups, tiles, rounds]: [u32; 4]) -> SplitK {
+    SplitK { form, warps, groups, tiles, rounds }
+}
+
+/// One cluster and many, barriers in between and none, more groups and tiles than there are.
+const SPLITS: [[u32; 4]; 5] = [[2, 1, 1, 1], [3, 1, 2, 2], [1, 2, 1, 1], [4, 1, 4, 1], [2, 3, 2, 4]];
+
+fn check_split(
+    format: WeightFormat,
+    rows: usize,
+    width: usize,
+    n: usize,
+    epilogue: Epilogue,
+    tuning: SplitK,
+) {
+    let (matrix, x) = (Matrix::new(format, n, width), Activations::new(rows, width));
+    check(&matrix, &x, epilogue, &split_k(matrix.layout, x.layout, epilogue, tuning));
+}
+
+/// Every format with every number of rows, in a cover of the rest.
 #[test]
-fn first() {
+fn few_rows_equal_the_reference() {
+    for (i, format) in WeightFormat::ALL.into_iter().enumerate() {
+        for (j, rows) in [1, 2, 4, 8, 16].into_iter().enumerate() {
+            let tuning = split(Form::Matrix, SPLITS[(i + 3 * j) % 5]);
+            let (width, n) = (widths(format)[(i + j) % 5], WEIGHT_ROWS[(i + 2 * j) % 5]);
+            check_split(format, rows, width, n, EPILOGUES[(i + 4 * j) % 5], tuning);
+        }
+    }
+}
+
+#[test]
+fn dot_products_equal_the_reference() {
+    for (i, format) in WeightFormat::ALL.into_iter().enumerate() {
+        for (j, rows) in [1, 2, 3].into_iter().enumerate() {
+            let tuning = split(Form::Dot4, SPLITS[(i + j) % 5]);
+            let (width, n) = (widths(format)[(i + 2 * j) % 5], WEIGHT_ROWS[(i + j) % 5]);
+            check_split(format, rows, width, n, EPILOGUES[(i + 3 * j) % 5], tuning);
+        }
+    }
+}
+
+/// A row of a real model, with the tuning that is used.
+#[test]
+fn a_long_row_equals_the_reference() {
+    let format = WeightFormat::Block(BlockFormat::Q4_K);
+    let (matrix, x) = (Matrix::new(format, 16, 4864), Activations::new(3, 4864));
+    let tuning = SplitK::new(matrix.layout, x.layout);
+    check(&matrix, &x, EPILOGUES[3], &split_k(matrix.layout, x.layout, EPILOGUES[3], tuning));
+}
+
+fn tile([warps_of_rows, warps_of_tiles, groups, tiles, stages]: [u32; 5]) -> Tiled {
+    Tiled { warps: [warps_of_rows, warps_of_tiles], groups, tiles, stages }
+}
+
+const TILES: [[u32; 5]; 4] = [[2, 1, 1, 2, 2], [1, 2, 2, 1, 3], [2, 2, 1, 1, 2], [1, 1, 1, 2, 4]];
+
+fn check_tiled(format: WeightFormat, rows: usize, width: usize, n: usize, epilogue: Epilogue, tuning: Tiled) {
+    let (matrix, x) = (Matrix::new(format, n, width), Activations::new(rows, width));
+    check(&matrix, &x, epilogue, &tiled(matrix.layout, x.layout, epilogue, tuning));
+}
+
+#[test]
+fn many_rows_equal_the_reference() {
+    for (i, format) in WeightFormat::ALL.into_iter().enumerate() {
+        for (j, rows) in [3, 8, 19].into_iter().enumerate() {
+            let (width, n) = (widths(format)[(i + 2 * j) % 5], WEIGHT_ROWS[(i + j) % 5]);
+            let tuning = tile(TILES[(i + j) % 4]);
+            check_tiled(format, rows, width, n, EPILOGUES[(i + 3 * j) % 5], tuning);
+        }
+    }
+}
+
+/// The tunings that are used pass the verifier, shared memory included, for shapes of real models.
+#[test]
+fn kernels_of_real_shapes_verify() {
     for format in WeightFormat::ALL {
-        for form in [Form::Matrix, Form::Dot4] {
-            let matrix = Matrix::new(format, 24, 512);
-            let x = Activations::new(2, 512);
-            let tuning = SplitK { form, warps: 2, groups: 1, tiles: 1, rounds: 1 };
-            let linear = split_k(matrix.layout, x.layout, Epilogue::default(), tuning);
-            check(&matrix, &x, Epilogue::default(), &linear);
+        for (n, width) in [(3584, 18944), (576, 1536), (152_064, 896), (8192, 28672)] {
+            let Ok(layout) = WeightLayout::new(format, n, width) else { continue };
+            for rows in [1, 2, 4, 16, 64] {
+                let x = ActivationLayout::new(rows, width).unwrap();
+                let linear = split_k(layout, x, EPILOGUES[1], SplitK::new(layout, x));
+                assert_eq!(verify(&linear.kernel), [], "{layout:?}, {rows} rows");
+            }
+            let x = ActivationLayout::new(512, width).unwrap();
+            let tuning = Tiled::new(layout, x);
+            let linear = tiled(layout, x, EPILOGUES[1], tuning);
+            assert_eq!(verify(&linear.kernel), [], "{layout:?}, {tuning:?}");
+        }
+    }
+}
+
+/// The full product, in tier full.
+#[test]
+fn all_cases_equal_the_reference() {
+    if std::env::var("UNISONIC_TIER").as_deref() != Ok("full") {
+        return;
+    }
+    for format in WeightFormat::ALL {
+        for (j, &width) in widths(format).iter().chain(&[4864]).enumerate() {
+            for (i, rows) in [1, 2, 4, 8, 16].into_iter().enumerate() {
+                for (h, n) in [16, 40].into_iter().enumerate() {
+                    let epilogue = EPILOGUES[(i + j + h) % 5];
+                    let tuning = split(Form::Matrix, SPLITS[(i + j) % 5]);
+                    check_split(format, rows, width, n, epilogue, tuning);
+                    if rows <= 4 {
+                        let tuning = split(Form::Dot4, SPLITS[j % 5]);
+                        check_split(format, rows, width, n, epilogue, tuning);
+                    }
+                    if rows >= 4 {
+                        check_tiled(format, rows, width, n, epilogue, tile(TILES[(i + j) % 4]));
+                    }
+                }
+            }
         }
     }
 }

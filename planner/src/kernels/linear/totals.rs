@@ -101,15 +101,15 @@ pub fn scaled_totals<'k>(
     multiply: &Multiply<'k>,
     units: &[Unit<'k>],
     columns: &[Columns<'k>],
-    x: &impl Activations<'k>,
+    x: &Activations<'k>,
 ) -> Vec<Vec<[V<'k>; 2]>> {
     let (k, t, format) = (multiply.k, multiply.place.t, units[0].format);
     let chunk = |c: u32, columns: &Columns<'k>| columns.each(|n| x.planes(columns.tile, c, n, t));
     let sums = |half: u32, columns: &Columns<'k>| {
-        format.has(Plane::BlockMinima).then(|| x.sums(columns.tile, columns.row * 8 + 4 * half))
+        format.has(Plane::BlockMinima).then(|| x.sums(columns.tile, columns.row, half))
     };
     let tail = |columns: &Columns<'k>| Tail {
-        digits: columns.each(|n| if has_minima(format) { x.digits(columns.tile, n * 8 + t * 2) } else { n }),
+        digits: columns.each(|n| if has_minima(format) { x.digits(columns.tile, n, t) } else { n }),
         scale: x.scale(columns.tile, columns.row),
     };
     let early = (columns.len() == 1).then(|| {
