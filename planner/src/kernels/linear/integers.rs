@@ -61,7 +61,7 @@ impl<'k> Integers<'k> {
         let mut taken = 0;
         let mut add = |word: Option<V<'k>>, count: u32, at: u32| {
             let Some(word) = word else { return };
-            let mask = ((1 << count) - 1) * 0x0101_0101 << taken;
+            let mask = (((1 << count) - 1) * 0x0101_0101) << taken;
             let field = if at < taken { word << (taken - at) } else { shifted(word, at - taken) } & mask;
             code = Some(code.map_or(field, |code: V<'k>| code | field));
             taken += count;
