@@ -1,41 +1,49 @@
-//! Reductions over a workgroup of [`super::ROW_LANES`] invocations.
+//! Reductions over a workgroup of [`super::ROW_LANES`] invocations, and over a cluster of 32.
 
 use unisonic_core::kir::build::{Build, Mem, V};
 
 use super::ROW_LANES;
 
-/// Lanes that are reduced without shared memory.
-const CLUSTER: u32 = 32;
+/// Lanes that exchange values without shared memory.
+pub const CLUSTER: u32 = 32;
+
+/// Clusters of a workgroup.
+const CLUSTERS: u32 = ROW_LANES / CLUSTER;
 
 /// `core::numerics::float::tree` over the values of all invocations, in each of them: for h = 128, ..., 1:
-/// `L_i = L_i + L_{i+h}`. `scratch` has an element for each invocation.
+/// `L_i = L_i + L_{i+h}`. `scratch` has an element for each invocation; nobody may touch it again before a barrier.
 pub fn tree256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
-    reduce(k, scratch, value, |a, b| a + b)
-}
-
-/// The largest of the integers of all invocations, in each of them.
-pub fn max256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
-    reduce(k, scratch, value, |a, b| a.max(b))
-}
-
-/// Halves the lanes through shared memory down to a cluster, whose every lane then ends with lane 0's result.
-fn reduce<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>, join: impl Fn(V<'k>, V<'k>) -> V<'k>) -> V<'k> {
     let lane = k.local_id();
     scratch.store(lane, value);
     k.barrier();
-    let mut h = ROW_LANES / 2;
-    while h >= CLUSTER {
-        k.when(lane.lt(k.u32(h)), || {
-            scratch.store(lane, join(scratch.load(lane), scratch.load(lane + h)));
-        });
-        k.barrier();
-        h /= 2;
-    }
-    let mut joined = scratch.load(lane & (CLUSTER - 1));
-    while h > 0 {
-        joined = join(joined, joined.shuffle_xor(CLUSTER, h));
-        h /= 2;
+    // Every cluster sums all of the workgroup: cheaper than a barrier for each level.
+    let first = lane & (CLUSTER - 1);
+    let mut level: Vec<V<'k>> = (0..CLUSTERS).map(|j| scratch.load(first + j * CLUSTER)).collect();
+    while level.len() > 1 {
+        let half = level.split_off(level.len() / 2);
+        level = level.into_iter().zip(half).map(|(a, b)| a + b).collect();
     }
     // In lane 0 of every cluster the order is that of the tree.
-    joined.broadcast(CLUSTER, 0)
+    level[0].cluster_sum(CLUSTER).broadcast(CLUSTER, 0)
+}
+
+/// The largest of the integers of all invocations, in each of them. `scratch` has an element for each cluster; nobody may
+/// touch it again before a barrier.
+pub fn max256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
+    let lane = k.local_id();
+    let of_cluster = cluster_max(value, CLUSTER);
+    k.when((lane & (CLUSTER - 1)).eq(k.u32(0)), || scratch.store(lane / CLUSTER, of_cluster));
+    k.barrier();
+    cluster_max(scratch.load(lane & (CLUSTERS - 1)), CLUSTERS)
+}
+
+/// The largest of the integers of a cluster, in every lane.
+pub fn cluster_max(value: V<'_>, width: u32) -> V<'_> {
+    let mut largest = value;
+    let mut h = width / 2;
+    while h > 0 {
+        largest = largest.max(largest.shuffle_xor(width, h));
+        h /= 2;
+    }
+    largest
 }
