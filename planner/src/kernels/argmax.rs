@@ -1,0 +1,120 @@
+//! The most likely token of a row of logits.
+
+use unisonic_core::kir::build::{Build, V, kernel};
+use unisonic_core::kir::{Kernel, Scalar};
+
+use super::elementary::ord;
+use super::reduce::CLUSTER;
+use super::{ROW_LANES, RowKernel};
+
+/// Logits of a part: what a workgroup of [`argmax_parts`] reads.
+const PART_LEN: u32 = 16 * ROW_LANES;
+
+/// An ordered integer and the id that has it.
+type Best<'k> = [V<'k>; 2];
+
+/// The better of two: the larger, of equals the one with the lower id.
+fn better<'k>([a, a_id]: Best<'k>, [b, b_id]: Best<'k>) -> Best<'k> {
+    let takes_b = a.lt(b) | (a.eq(b) & b_id.lt(a_id));
+    [takes_b.select(b, a), takes_b.select(b_id, a_id)]
+}
+
+/// The best of a cluster, in every lane.
+fn best_of_cluster(mut best: Best<'_>, width: u32) -> Best<'_> {
+    let mut h = width / 2;
+    while h > 0 {
+        best = better(best, best.map(|x| x.shuffle_xor(width, h)));
+        h /= 2;
+    }
+    best
+}
+
+/// The best of a workgroup, in every invocation.
+fn best_of_group<'k>(k: &'k Build, best: Best<'k>) -> Best<'k> {
+    let clusters = ROW_LANES / CLUSTER;
+    let orders = k.shared("orders", Scalar::I32, clusters);
+    let ids = k.shared("ids", Scalar::U32, clusters);
+    let lane = k.local_id();
+    let [order, id] = best_of_cluster(best, CLUSTER);
+    k.when((lane & (CLUSTER - 1)).eq(k.u32(0)), || {
+        orders.store(lane / CLUSTER, order);
+        ids.store(lane / CLUSTER, id);
+    });
+    k.barrier();
+    let one = lane & (clusters - 1);
+    best_of_cluster([orders.load(one), ids.load(one)], clusters)
+}
+
+/// Worse than every logit.
+fn worst(k: &Build) -> Best<'_> {
+    [k.i32(i32::MIN), k.u32(u32::MAX)]
+}
+
+/// The best of each part of a row of logits, for [`argmax_join`]. Buffers: `logits`, rows of `width` f32; `orders` (i32, the
+/// ordered integer) and `ids` (u32), [`RowKernel::groups_a_row`] a row. Reads 4 bytes a logit, which is all that counts.
+pub fn argmax_parts(width: u32) -> RowKernel {
+    let groups_a_row = width.div_ceil(PART_LEN);
+    let kernel = kernel("argmax_parts", ROW_LANES, |k| {
+        let logits = k.read("logits", Scalar::F32);
+        let (out_orders, out_ids) = (k.write("out_orders", Scalar::I32), k.write("out_ids", Scalar::U32));
+        let (group, lane) = (k.group_id(), k.local_id());
+        let (row, part) = (group / groups_a_row, group % groups_a_row);
+        let first = part * PART_LEN;
+        let end = (first + PART_LEN).min(k.u32(width));
+        let best = k.fold(first + lane, end, ROW_LANES, worst(k), |id, best| {
+            better(best, [ord(logits.load(row * width + id)), id])
+        });
+        let [order, id] = best_of_group(k, best);
+        k.when(lane.eq(k.u32(0)), || {
+            out_orders.store(group, order);
+            out_ids.store(group, id);
+        });
+    });
+    RowKernel { kernel, groups_a_row, flags_a_row: 0 }
+}
+
+/// The id with the largest logit, the lowest of equals (`core::numerics::sampling::most_likely`), from what [`argmax_parts`] of the
+/// same width found. Buffers: `part_orders`, `part_ids`; `tokens`, a u32 a row.
+pub fn argmax_join(width: u32) -> RowKernel {
+    let parts = width.div_ceil(PART_LEN);
+    let kernel: Kernel = kernel("argmax_join", ROW_LANES, |k| {
+        let (part_orders, part_ids) = (k.read("part_orders", Scalar::I32), k.read("part_ids", Scalar::U32));
+        let tokens = k.write("tokens", Scalar::U32);
+        let (row, lane) = (k.group_id(), k.local_id());
+        let first = row * parts;
+        let best = k.fold(lane, k.u32(parts), ROW_LANES, worst(k), |part, best| {
+            better(best, [part_orders.load(first + part), part_ids.load(first + part)])
+        });
+        let [_, id] = best_of_group(k, best);
+        k.when(lane.eq(k.u32(0)), || tokens.store(row, id));
+    });
+    RowKernel { kernel, groups_a_row: 1, flags_a_row: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use unisonic_core::numerics::sampling::most_likely;
+
+    use super::super::tests::{bytes, launch, rows, words};
+
+    #[test]
+    fn equals_the_reference() {
+        for width in [1, 255, 4096, 4097, 50_257] {
+            let mut logits = rows(5, width, 5);
+            // Equal largest values, all values equal, zeros of either sign, all negative.
+            logits[width / 2] = 1e9;
+            logits[width - 1] = 1e9;
+            logits[width..2 * width].fill(-3.0);
+            logits[2 * width..3 * width].fill(-0.0);
+            logits[3 * width - 1] = 0.0;
+            logits[3 * width..4 * width].iter_mut().for_each(|x| *x = -x.abs() - 1.0);
+            let (parts, join) = (super::argmax_parts(width as u32), super::argmax_join(width as u32));
+            let len_bytes = 4 * 5 * parts.groups_a_row as usize;
+            let found = launch(&parts, 5, vec![bytes(&logits), vec![0; len_bytes], vec![0; len_bytes]]);
+            let found = launch(&join, 5, vec![found[1].clone(), found[2].clone(), vec![0; 20]]);
+            let expected: Vec<u32> =
+                logits.chunks(width).map(|row| most_likely(row).unwrap() as u32).collect();
+            assert_eq!(words(&found[2]), expected, "{width}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Rows of an embedding table.
+//!
+//! The table is the tensor of the file as it is, seen as words: a row of it is read once a token, so nothing is gained by
+//! planes, and one kernel serves a table whatever a linear layer does with the same tensor. [`blocks`] takes elements of
+//! quantised blocks apart, [`source`] reads bytes of words.
+
+mod blocks;
+mod source;
+
+use unisonic_core::format::blocks::BlockFormat;
+use unisonic_core::kir::build::{Build, Mem, V, kernel};
+use unisonic_core::kir::{Kernel, Scalar};
+use unisonic_core::numerics::float::pow2;
+use unisonic_core::numerics::w16;
+use unisonic_core::plan::FloatSource;
+
+use super::elementary::{abs_bits, snap};
+use super::quantizer::{Bits, Quantizer};
+use super::reduce::cluster_max;
+use super::{ROW_LANES, RowKernel};
+use source::{Bytes, f16_to_f32};
+
+/// `out[r]` = row `tokens[r]` of a table of quantised blocks, times `scale` if any (`core::numerics::embedding::embed_row`).
+///
+/// Buffers: `table`, the tensor's bytes as u32 words; `tokens`, a u32 a row; `out`, rows of `width` f32. An invocation computes
+/// one element. Reads a row's blocks, about once, and writes 4 bytes an element; 20 to 60 operations.
+pub fn embed_blocks(format: BlockFormat, width: u32, scale: Option<f32>) -> RowKernel {
+    let block_elems = format.elems() as u32;
+    let row_len_bytes = width / block_elems * format.len_bytes() as u32;
+    embed(width, scale, |k, table, token, column| {
+        // Past the row nothing is stored, and nothing else may be read.
+        let column = column.min(k.u32(width - 1));
+        let row = Bytes::of_row(table, token, row_len_bytes);
+        let block = row.after((column / block_elems) * format.len_bytes() as u32);
+        blocks::element(k, format, block, column % block_elems)
+    })
+}
+
+/// `out[r]` = row `tokens[r]` of a table of floats, as W16 has it, times `scale` if any
+/// (`core::numerics::{w16::quantize_w16, embedding::embed_w16_row}`).
+///
+/// The table is not quantised beforehand: the 32 invocations of a block find its step and round with it. Buffers, bytes and
+/// operations as for [`embed_blocks`].
+pub fn embed_floats(source: FloatSource, width: u32, scale: Option<f32>) -> RowKernel {
+    let row_len_bytes = width * source.len_bytes() as u32;
+    embed(width, scale, |k, table, token, column| {
+        // Past the row are zeros, which change no maximum.
+        let [x] = k.choose(
+            column.lt(k.u32(width)),
+            || [float(k, source, Bytes::of_row(table, token, row_len_bytes), column)],
+            || [k.f32(0.0)],
+        );
+        let amax = cluster_max(abs_bits(x), w16::BLOCK as u32).cast(Scalar::F32);
+        // The loader refuses values from 2^25 on.
+        let quantizer = Quantizer::new(k, Bits::Sixteen, amax, pow2(25));
+        snap(k, quantizer.integers(k, x).to_f32() * quantizer.scale)
+    })
+}
+
+/// Element `column` of a row of floats.
+fn float<'k>(k: &'k Build, source: FloatSource, row: Bytes<'k>, column: V<'k>) -> V<'k> {
+    match source {
+        FloatSource::F32 => row.word(column * 4).cast(Scalar::F32),
+        FloatSource::F16 => f16_to_f32(k, row.half(column * 2)),
+        FloatSource::BF16 => (row.half(column * 2) << 16).cast(Scalar::F32),
+    }
+}
+
+/// A kernel whose invocations have an element each. `element` is reached by the whole workgroup, with columns past the row too.
+fn embed(
+    width: u32,
+    scale: Option<f32>,
+    element: impl for<'k> FnOnce(&'k Build, Mem<'k>, V<'k>, V<'k>) -> V<'k>,
+) -> RowKernel {
+    let groups_a_row = width.div_ceil(ROW_LANES);
+    let kernel: Kernel = kernel("embed", ROW_LANES, |k| {
+        let (table, tokens) = (k.read("table", Scalar::U32), k.read("tokens", Scalar::U32));
+        let out = k.write("out", Scalar::F32);
+        let group = k.group_id();
+        let (row, column) = (group / groups_a_row, (group % groups_a_row) * ROW_LANES + k.local_id());
+        let value = element(k, table, tokens.load(row), column);
+        let value = match scale {
+            Some(scale) => value * k.f32(scale),
+            None => value,
+        };
+        k.when(column.lt(k.u32(width)), || out.store(row * width + column, value));
+    });
+    RowKernel { kernel, groups_a_row, flags_a_row: 0 }
+}
+
+#[cfg(test)]
+mod tests;
