@@ -4,6 +4,7 @@
 //! function of `core::numerics`, and tests compare the two bit for bit in the interpreter. Start reading at [`rms_norm()`];
 //! [`elementary`] has the functions that all of them use, [`reduce`] the one order of float sums.
 
+mod a16;
 mod argmax;
 pub mod elementary;
 pub mod linear;
@@ -14,10 +15,11 @@ pub mod reduce;
 mod rms_norm;
 mod rowwise;
 
+pub use a16::A16Form;
 pub use argmax::{argmax_join, argmax_parts};
 pub use embed::{embed_blocks, embed_floats};
-pub use quantize::quantize_a16;
-pub use rms_norm::rms_norm;
+pub use quantize::{Outputs, SuperblockShape, gate, quantize_a16};
+pub use rms_norm::{RmsNorm, rms_norm};
 pub use rowwise::{RowKernel, add, select_rows, soft_cap};
 
 /// Invocations of a workgroup of a kernel that works on rows: the virtual lanes of

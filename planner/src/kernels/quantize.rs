@@ -1,114 +1,283 @@
-//! A16 of rows.
+//! Kernels over superblocks of rows: A16, and gates with it.
 
-use unisonic_core::kir::build::{V, kernel};
+use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
-use unisonic_core::numerics::a16::{MAX_16, SUPERBLOCK, plane_len, scales_len};
-use unisonic_core::numerics::float::INV_16319;
-use unisonic_core::numerics::range::{ACTIVATION_LIMIT, QUANTIZER_FLOOR};
+use unisonic_core::plan::Activation;
 
-use super::ROW_LANES;
-use super::elementary::{abs_bits, is_below, recip, rne};
-use super::reduce::max256;
+use super::RowKernel;
+use super::a16::{A16Form, A16Out, Place, SUPERBLOCK, four, store_four};
+use super::elementary::gate as gate_of;
+use super::reduce::CLUSTER;
 
-/// The values of the three invocations that follow one whose number is a multiple of 4.
-fn neighbours(value: V<'_>) -> [V<'_>; 3] {
-    [value.shuffle_xor(8, 1), value.shuffle_xor(8, 2), value.shuffle_xor(8, 3)]
+/// Workgroups over superblocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SuperblockShape {
+    /// Clusters of 32 invocations, each with a superblock.
+    pub clusters: u32,
 }
 
-/// A16 of rows of `width` values, one workgroup a superblock of a row (`core::numerics::a16::quantize_a16`).
+impl Default for SuperblockShape {
+    fn default() -> Self {
+        Self { clusters: 4 }
+    }
+}
+
+/// A16 of rows (`core::numerics::a16::quantize_a16`).
 ///
-/// Buffers: `x` rows; `high` and `low` planes of [`plane_len`] bytes a row; `scales`, [`scales_len`] a row; `flags` a word a
-/// superblock: 1 where it is out of range. Reads 4 bytes an element and writes 2.
-pub fn quantize_a16(width: u32) -> Kernel {
-    let superblocks = scales_len(width as usize) as u32;
-    let plane_words = plane_len(width as usize) as u32 / 4;
-    kernel("quantize_a16", ROW_LANES, |k| {
+/// Buffers: `x`, rows of `form.width` f32; the regions of the form ([`A16Form`]); `flags`, a word a superblock. Reads 4 bytes an
+/// element and writes about 2.
+pub fn quantize_a16(form: A16Form, shape: SuperblockShape) -> RowKernel {
+    superblocks("quantize_a16", form.width, shape, |k| {
         let x = k.read("x", Scalar::F32);
-        let (high, low) = (k.write("high", Scalar::I8x4), k.write("low", Scalar::I8x4));
-        let (scales, flags) = (k.write("scales", Scalar::F32), k.write("flags", Scalar::U32));
-        let scratch = k.shared("scratch", Scalar::I32, ROW_LANES);
-        let (group, lane) = (k.group_id(), k.local_id());
-        let (row, superblock) = (group / superblocks, group % superblocks);
-        let i = superblock * SUPERBLOCK as u32 + lane;
-
-        // Past the row are zeros, which change no maximum.
-        let [x] = k.choose(i.lt(k.u32(width)), || [x.load(row * width + i)], || [k.f32(0.0)]);
-        let amax = max256(k, scratch, abs_bits(x)).cast(Scalar::F32);
-        let in_range = is_below(k, amax, ACTIVATION_LIMIT);
-        let is_zero = in_range.select(is_below(k, amax, QUANTIZER_FLOOR), k.constant(Scalar::Bool.into(), 1));
-        let steps = recip(k, amax) * k.f32(16319.0);
-        let rounded = rne(k, x * steps).max(k.i32(-MAX_16)).min(k.i32(MAX_16));
-        let integer = is_zero.select(k.i32(0), rounded);
-        let h = (integer + 64) >> 7;
-        let l = integer - (h << 7);
-
-        // Four neighbours make a word.
-        let ([h1, h2, h3], [l1, l2, l3]) = (neighbours(h), neighbours(l));
-        let word = i >> 2;
-        let is_first =
-            (lane & 3).eq(k.u32(0)).select(word.lt(k.u32(plane_words)), k.constant(Scalar::Bool.into(), 0));
-        k.when(is_first, || {
-            let at = row * plane_words + word;
-            high.store(at, k.pack([h, h1, h2, h3]));
-            low.store(at, k.pack([l, l1, l2, l3]));
-        });
-        k.when(lane.eq(k.u32(0)), || {
-            scales.store(group, is_zero.select(k.f32(0.0), amax * k.f32(INV_16319)));
-            flags.store(group, in_range.select(k.u32(0), k.u32(1)));
-        });
+        let to = A16Out::declare(k, form);
+        let flags = k.write("flags", Scalar::U32);
+        Box::new(move |at| {
+            let values = at.columns().map(|column| {
+                four(k, form.width, column, |column, len| x.load_vector(at.row * form.width + column, len))
+            });
+            let in_range = to.store(at, values);
+            k.when(at.exists & at.lane.eq(k.u32(0)), || {
+                flags.store(at.row * form.superblocks() + at.s, in_range.select(k.u32(0), k.u32(1)));
+            });
+        })
     })
+    .with_flags(form.superblocks())
+}
+
+/// Results of a kernel over superblocks. At least one of them is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Outputs {
+    /// Whether rows of f32 are written.
+    pub f32: bool,
+    /// A16 of the same rows.
+    pub a16: Option<A16Form>,
+}
+
+/// `act(gate)*up` (`core::numerics::activation`), to f32, to A16 or to both.
+///
+/// Buffers: `gate` and `up`, rows of `width` f32; `out`, rows of f32, if asked; the regions of the form and `flags`, a word a
+/// superblock, if asked. Reads 8 bytes an element, writes 4 and about 2; about 60 operations.
+pub fn gate(activation: Activation, width: u32, outputs: Outputs, shape: SuperblockShape) -> RowKernel {
+    let template = superblocks("gate", width, shape, |k| {
+        let (gate, up) = (k.read("gate", Scalar::F32), k.read("up", Scalar::F32));
+        let results = Results::declare(k, width, outputs);
+        Box::new(move |at| {
+            let values = at.columns().map(|column| {
+                let first = at.row * width;
+                let gate = four(k, width, column, |column, len| gate.load_vector(first + column, len));
+                let up = four(k, width, column, |column, len| up.load_vector(first + column, len));
+                gate_of(k, activation, gate, up)
+            });
+            results.store(at, values, k.constant(Scalar::Bool.into(), 1));
+        })
+    });
+    match outputs.a16 {
+        Some(form) => template.with_flags(form.superblocks()),
+        None => template,
+    }
+}
+
+/// The objects of [`Outputs`].
+pub struct Results<'k> {
+    k: &'k Build,
+    width: u32,
+    out: Option<Mem<'k>>,
+    a16: Option<(A16Out<'k>, Mem<'k>)>,
+}
+
+impl<'k> Results<'k> {
+    /// Declares `out`, then the regions of A16 and `flags`.
+    pub fn declare(k: &'k Build, width: u32, outputs: Outputs) -> Self {
+        let out = outputs.f32.then(|| k.write("out", Scalar::F32));
+        let a16 = outputs.a16.map(|form| (A16Out::declare(k, form), k.write("flags", Scalar::U32)));
+        Self { k, width, out, a16 }
+    }
+
+    /// Stores a superblock; its flag says whether the row, of which `in_range` tells, and the superblock are in range.
+    pub fn store(&self, at: Place<'k>, values: [V<'k>; 2], in_range: V<'k>) {
+        let (k, width) = (self.k, self.width);
+        if let Some(out) = self.out {
+            for (column, four) in at.columns().into_iter().zip(values) {
+                store_four(k, out, at.row * width, width, column, four);
+            }
+        }
+        if let Some((to, flags)) = &self.a16 {
+            let in_range = to.store(at, values) & in_range;
+            k.when(at.exists & at.lane.eq(k.u32(0)), || {
+                let index = at.row * width.div_ceil(SUPERBLOCK) + at.s;
+                flags.store(index, in_range.select(k.u32(0), k.u32(1)));
+            });
+        }
+    }
+}
+
+/// What a cluster does with a superblock.
+type Body<'k> = Box<dyn FnOnce(Place<'k>) + 'k>;
+
+/// A kernel whose clusters have a superblock of a row each.
+fn superblocks(
+    name: &str,
+    width: u32,
+    shape: SuperblockShape,
+    body: impl for<'k> FnOnce(&'k Build) -> Body<'k>,
+) -> RowKernel {
+    let groups_a_row = width.div_ceil(SUPERBLOCK * shape.clusters);
+    let kernel: Kernel = kernel(name, shape.clusters * CLUSTER, |k| {
+        let body = body(k);
+        let (group, cluster) = (k.group_id(), k.local_id() / CLUSTER);
+        let s = (group % groups_a_row) * shape.clusters + cluster;
+        body(Place::new(k, group / groups_a_row, s, width));
+    });
+    RowKernel { kernel, groups_a_row, flags_a_row: 0 }
 }
 
 #[cfg(test)]
-mod tests {
-    use unisonic_core::kir::interp::{Launch, run};
-    use unisonic_core::kir::verify;
-    use unisonic_core::numerics::a16::{plane_len, quantize_a16, scales_len};
+pub mod tests {
+    use unisonic_core::numerics::a16::{A16Row, plane_len, scales_len};
+    use unisonic_core::numerics::{a16, activation};
+    use unisonic_core::plan::Activation;
+    use unisonic_core::planes::activation::{ActivationLayout, Digits, PackedActivation};
 
-    use super::super::tests::{bytes, floats, rows, words};
+    use super::super::tests::{bits, bytes, floats, launch, rows, words};
+    use super::{A16Form, Outputs, SuperblockShape};
 
-    /// Rows that end inside a superblock and inside a block of 32, zeros, small values, values out of range.
+    /// Bytes that nobody wrote.
+    const POISON: u8 = 0xEE;
+
+    fn layout(form: A16Form, rows: usize) -> ActivationLayout {
+        let layout = ActivationLayout::new(rows, form.width as usize).unwrap();
+        assert_eq!(layout.tile_rows(), form.tile_rows);
+        layout
+    }
+
+    /// The form of a buffer of some rows.
+    pub fn form(rows: usize, width: usize, digits: Option<Digits>, sums: bool) -> A16Form {
+        let tile_rows = ActivationLayout::new(rows, width).unwrap().tile_rows();
+        A16Form { width: width as u32, tile_rows, digits, sums }
+    }
+
+    /// Buffers of the regions of a form, poisoned.
+    pub fn regions(form: A16Form, rows: usize) -> Vec<Vec<u8>> {
+        let layout = layout(form, rows);
+        let mut lens = vec![layout.planes_len(), layout.scales_len()];
+        lens.extend(form.digits.map(|_| layout.digits_len()));
+        lens.extend(form.sums.then(|| layout.sums_len()));
+        lens.into_iter().map(|len| vec![POISON; 4 * len as usize]).collect()
+    }
+
+    /// Compares regions with the reference's A16 of some rows; returns which superblocks are in range.
+    pub fn check_regions(form: A16Form, found: &[Vec<u8>], x: &[f32], what: &str) -> Vec<bool> {
+        let width = form.width as usize;
+        let layout = layout(form, x.len() / width);
+        let mut in_range = vec![];
+        let quantized: Vec<(Vec<i8>, Vec<i8>, Vec<f32>)> = x
+            .chunks(width)
+            .map(|x| {
+                let (mut h, mut l) = (vec![0; plane_len(width)], vec![0; plane_len(width)]);
+                let mut scales = vec![0.0; scales_len(width)];
+                for (s, x) in x.chunks(256).enumerate() {
+                    let at = 256 * s..(256 * (s + 1)).min(h.len());
+                    let (h, l) = (&mut h[at.clone()], &mut l[at]);
+                    in_range.push(a16::quantize_a16(x, h, l, &mut scales[s..=s]));
+                }
+                (h, l, scales)
+            })
+            .collect();
+        let rows: Vec<A16Row<'_>> =
+            quantized.iter().map(|(high, low, scales)| A16Row { high, low, scales }).collect();
+        let expected = PackedActivation::pack(layout, form.digits.unwrap_or(Digits::Eight), &rows);
+        let word_of = |bytes: &[i8; 4]| u32::from_le_bytes(bytes.map(|byte| byte as u8));
+        let of_bytes = |words: &[[i8; 4]]| words.iter().map(word_of).collect::<Vec<_>>();
+        let mut regions = vec![of_bytes(&expected.planes), bits(&expected.scales)];
+        regions.extend(form.digits.map(|_| of_bytes(&expected.digits)));
+        regions.extend(form.sums.then(|| bits(&expected.sums)));
+        for (region, (found, expected)) in found.iter().zip(&regions).enumerate() {
+            // Places of rows that do not exist keep their poison.
+            let poison = u32::from_le_bytes([POISON; 4]);
+            let found: Vec<u32> =
+                words(found).into_iter().map(|word| if word == poison { 0 } else { word }).collect();
+            assert_eq!(&found, expected, "{what}, region {region}");
+        }
+        in_range
+    }
+
+    /// Rows that are hard: zeros, small values, a superblock out of range.
+    pub fn hard_rows(count: usize, width: usize, seed: u64) -> Vec<f32> {
+        let mut x = rows(count, width, seed);
+        for (number, row) in x.chunks_mut(width).enumerate() {
+            match number % 5 {
+                1 => row.fill(-0.0),
+                2 => row.iter_mut().for_each(|x| *x *= f32::from_bits(0x2980_0000)),
+                3 => row[width - 1] = f32::from_bits(0x5F80_0000),
+                _ => {}
+            }
+        }
+        x
+    }
+
+    const CASES: [(usize, usize, Option<Digits>, bool); 7] = [
+        (1, 16, None, false),
+        (5, 48, Some(Digits::Eight), true),
+        (2, 30, None, true),
+        (5, 256, Some(Digits::Sixteen), false),
+        (3, 576, Some(Digits::Eight), false),
+        (9, 640, Some(Digits::Sixteen), true),
+        (4, 1280, None, false),
+    ];
+
     #[test]
-    fn equals_the_reference() {
-        for width in [16, 48, 256, 272, 576, 640, 896, 1024] {
-            let kernel = super::quantize_a16(width as u32);
-            assert_eq!(verify(&kernel), [], "{kernel}");
-            let (planes, superblocks) = (plane_len(width), scales_len(width));
-            let mut x = rows(5, width, 3);
-            x[width..2 * width].fill(-0.0);
-            x[2 * width..3 * width].iter_mut().for_each(|x| *x *= f32::from_bits(0x2980_0000));
-            x[4 * width - 1] = f32::from_bits(0x5F80_0000);
-            let zeros = |len: usize| vec![0xEE; 5 * len];
-            let mut launch = Launch {
-                groups: 5 * superblocks as u32,
-                params: vec![],
-                buffers: vec![
-                    bytes(&x),
-                    zeros(planes),
-                    zeros(planes),
-                    zeros(4 * superblocks),
-                    zeros(4 * superblocks),
-                ],
-                fuel: u64::MAX,
-            };
-            run(&kernel, &mut launch).unwrap_or_else(|trap| panic!("{width}: {trap}"));
-            let [_, high, low, scales, flags] = &launch.buffers[..] else { panic!("five buffers") };
-            for (row, x) in x.chunks(width).enumerate() {
-                let (mut h, mut l, mut s) = (vec![0; planes], vec![0; planes], vec![0.0; superblocks]);
-                let in_range = quantize_a16(x, &mut h, &mut l, &mut s);
-                let signed = |plane: &[u8]| -> Vec<i8> {
-                    plane[row * planes..][..planes].iter().map(|&b| b as i8).collect()
-                };
-                assert_eq!((signed(high), signed(low)), (h, l), "{width}, row {row}");
-                let of_row = row * superblocks..(row + 1) * superblocks;
-                let found: Vec<u32> = floats(scales)[of_row.clone()].iter().map(|s| s.to_bits()).collect();
-                assert_eq!(found, s.iter().map(|s| s.to_bits()).collect::<Vec<_>>(), "{width}, row {row}");
-                assert_eq!(
-                    words(flags)[of_row].iter().all(|&flag| flag == 0),
-                    in_range,
-                    "{width}, row {row}"
-                );
-                assert_eq!(in_range, row != 3, "{width}");
+    fn quantize_equals_the_reference() {
+        for (count, width, digits, sums) in CASES {
+            let form = form(count, width, digits, sums);
+            let x = hard_rows(count, width, 3);
+            for clusters in [1, 4] {
+                let template = super::quantize_a16(form, SuperblockShape { clusters });
+                let mut buffers = vec![bytes(&x)];
+                buffers.extend(regions(form, count));
+                buffers.push(vec![POISON; 4 * count * template.flags_a_row as usize]);
+                let found = launch(&template, count, buffers);
+                let what = format!("{count} rows of {width}");
+                let in_range = check_regions(form, &found[1..], &x, &what);
+                let flags: Vec<u32> = in_range.iter().map(|&fits| u32::from(!fits)).collect();
+                assert_eq!(words(&found[found.len() - 1]), flags, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn gate_equals_the_reference() {
+        for (number, (count, width, digits, sums)) in CASES.into_iter().enumerate() {
+            let form = form(count, width, digits, sums);
+            let (gate, mut up) = (rows(count, width, 1), rows(count, width, 2));
+            up[count * width - 1] = f32::from_bits(0x5F80_0000);
+            let activation = [Activation::Silu, Activation::Gelu][number % 2];
+            let gated: Vec<f32> = gate
+                .iter()
+                .zip(&up)
+                .map(|(&g, &u)| match activation {
+                    Activation::Silu => activation::swiglu(g, u),
+                    Activation::Gelu => activation::gelu_gate(g, u),
+                })
+                .collect();
+            for (f32, a16) in [(true, None), (false, Some(form)), (true, Some(form))] {
+                let outputs = Outputs { f32, a16 };
+                let template = super::gate(activation, width as u32, outputs, SuperblockShape::default());
+                let mut buffers = vec![bytes(&gate), bytes(&up)];
+                buffers.extend(f32.then(|| vec![POISON; 4 * gated.len()]));
+                if let Some(form) = a16 {
+                    buffers.extend(regions(form, count));
+                    buffers.push(vec![POISON; 4 * count * template.flags_a_row as usize]);
+                }
+                let found = launch(&template, count, buffers);
+                let what = format!("{activation:?}, {count} rows of {width}");
+                if f32 {
+                    assert_eq!(bits(&floats(&found[2])), bits(&gated), "{what}");
+                }
+                if let Some(form) = a16 {
+                    let in_range = check_regions(form, &found[2 + usize::from(f32)..], &gated, &what);
+                    let flags: Vec<u32> = in_range.iter().map(|&fits| u32::from(!fits)).collect();
+                    assert_eq!(words(&found[found.len() - 1]), flags, "{what}");
+                }
             }
         }
     }

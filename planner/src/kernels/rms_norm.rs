@@ -1,77 +1,164 @@
 //! RMSNorm of rows.
 
-use unisonic_core::kir::{Kernel, Scalar, build::kernel};
+use unisonic_core::kir::build::{Build, Mem, V, kernel};
+use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::numerics::float::reciprocal_of_len;
 use unisonic_core::numerics::range::SQUARES_LIMIT;
 
-use super::ROW_LANES;
+use super::a16::{Place, SUPERBLOCK, four};
 use super::elementary::{is_below, rsqrt, snap};
-use super::reduce::tree256;
+use super::quantize::{Outputs, Results};
+use super::reduce::{CLUSTER, tree256};
+use super::{ROW_LANES, RowKernel};
+
+/// What an RMSNorm does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNorm {
+    /// Values of a row.
+    pub width: u32,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Whether the normed row is added to another: `out = add + norm(x)`.
+    pub add: bool,
+    /// Where the result goes.
+    pub outputs: Outputs,
+}
 
 /// `y = snap((x*r)*w)`, `r = rsqrt(tree256(snap(x*x))*f32(1/width) + eps)`, one workgroup a row
-/// (`core::numerics::norm::rms_norm`).
+/// (`core::numerics::norm::rms_norm`), then `add + y` if asked; to f32, to A16 or to both.
 ///
-/// Buffers: `x` and `y` rows of `width` values, `weight` one row, `flags` a word a row: 1 where the row is out of range, whose
-/// `y` is +0; else 0. Reads x twice and the weight once, writes y: 16 bytes an element, of which the second x comes from a
-/// cache.
-pub fn rms_norm(width: u32, eps: f32) -> Kernel {
-    kernel("rms_norm", ROW_LANES, |k| {
+/// Buffers: `x`, rows of `width` f32; `weight`, one row; `add`, rows, if asked; `out`, rows, if asked; the regions of A16, if
+/// asked; `flags`. Flags are a word a superblock with A16, else a word a row: 1 where the row's y is +0, being out of range, or
+/// the superblock is. Reads x twice (the second time from a cache), the weight once, and writes 4 bytes an element and about
+/// 2: about 25 operations.
+pub fn rms_norm(norm: RmsNorm) -> RowKernel {
+    let RmsNorm { width, eps, add, outputs } = norm;
+    let kernel: Kernel = kernel("rms_norm", ROW_LANES, |k| {
         let (x, weight) = (k.read("x", Scalar::F32), k.read("weight", Scalar::F32));
-        let (y, flags) = (k.write("y", Scalar::F32), k.write("flags", Scalar::U32));
+        let add = add.then(|| k.read("add", Scalar::F32));
+        let results = Results::declare(k, width, outputs);
+        let row_flags = outputs.a16.is_none().then(|| k.write("flags", Scalar::U32));
         let scratch = k.shared("scratch", Scalar::F32, ROW_LANES);
         let (row, lane) = (k.group_id(), k.local_id());
-        let (first, end) = (row * width, k.u32(width));
+        let first = row * width;
 
-        let [lane_sum] = k.fold(lane, end, ROW_LANES, [k.f32(0.0)], |i, [sum]| {
-            let x = x.load(first + i);
-            [sum + snap(k, x * x)]
-        });
-        let squares = tree256(k, scratch, lane_sum);
+        let squares = tree256(k, scratch, sum_of_lane(k, x, first, width));
         let in_range = is_below(k, squares, SQUARES_LIMIT);
         let r = rsqrt(k, squares * k.f32(reciprocal_of_len(width as usize)) + k.f32(eps));
-        k.each(lane, end, ROW_LANES, |i| {
-            let normed = snap(k, (x.load(first + i) * r) * weight.load(i));
-            y.store(first + i, in_range.select(normed, k.f32(0.0)));
+        let (r, zero) = (k.vector([r; 4]), k.vector([k.f32(0.0); 4]));
+        let keeps = k.vector([in_range; 4]);
+        let superblocks = width.div_ceil(SUPERBLOCK);
+        k.each(k.u32(0), k.u32(superblocks), ROW_LANES / CLUSTER, |s| {
+            let at = Place::new(k, row, s + lane / CLUSTER, width);
+            let values = at.columns().map(|column| {
+                let x = four(k, width, column, |column, len| x.load_vector(first + column, len));
+                let weight = four(k, width, column, |column, len| weight.load_vector(column, len));
+                let y = keeps.select(snap(k, (x * r) * weight), zero);
+                match add {
+                    Some(add) => {
+                        four(k, width, column, |column, len| add.load_vector(first + column, len)) + y
+                    }
+                    None => y,
+                }
+            });
+            results.store(at, values, in_range);
         });
-        k.when(lane.eq(k.u32(0)), || flags.store(row, in_range.select(k.u32(0), k.u32(1))));
-    })
+        if let Some(flags) = row_flags {
+            k.when(lane.eq(k.u32(0)), || flags.store(row, in_range.select(k.u32(0), k.u32(1))));
+        }
+    });
+    let flags_a_row = outputs.a16.map_or(1, |form| form.superblocks());
+    RowKernel { kernel, groups_a_row: 1, flags_a_row }
+}
+
+/// Loads that are on the way at once.
+const LOADS: usize = 8;
+
+/// The invocation's lane of the sum of squares: `snap(x*x)` of elements lane, lane + 256, ... in ascending order.
+fn sum_of_lane<'k>(k: &'k Build, x: Mem<'k>, first: V<'k>, width: u32) -> V<'k> {
+    let lane = k.local_id();
+    let turns: Vec<u32> = (0..width).step_by(ROW_LANES as usize).collect();
+    let mut sum = k.f32(0.0);
+    for turns in turns.chunks(LOADS) {
+        let loaded: Vec<V<'k>> = turns
+            .iter()
+            .map(|&turn| {
+                let column = lane + turn;
+                if turn + ROW_LANES <= width {
+                    return x.load(first + column);
+                }
+                // What is past the row adds +0.
+                let [x] = k.choose(column.lt(k.u32(width)), || [x.load(first + column)], || [k.f32(0.0)]);
+                x
+            })
+            .collect();
+        sum = loaded.into_iter().fold(sum, |sum, x| sum + snap(k, x * x));
+    }
+    sum
 }
 
 #[cfg(test)]
 mod tests {
-    use unisonic_core::kir::interp::{Launch, run};
-    use unisonic_core::kir::verify;
     use unisonic_core::numerics::norm;
 
-    use super::super::tests::{bytes, floats, rows, words};
+    use super::super::quantize::tests::{check_regions, form, regions};
+    use super::super::tests::{bits, bytes, floats, launch, rows, words};
+    use super::{Outputs, RmsNorm};
+
+    fn check(width: usize, add: bool, f32: bool, a16: bool) {
+        let what = format!("{width}, add {add}, f32 {f32}, a16 {a16}");
+        let count = 5;
+        let (mut x, weight) = (rows(count, width, 1), rows(1, width, 2));
+        x[width..2 * width].fill(-0.0);
+        x[3 * width + width / 2] = f32::from_bits(0x7200_0000);
+        let residual = rows(count, width, 3);
+        let form = a16.then(|| form(count, width, None, true));
+        let template = super::rms_norm(RmsNorm {
+            width: width as u32,
+            eps: 1e-5,
+            add,
+            outputs: Outputs { f32, a16: form },
+        });
+        let mut buffers = vec![bytes(&x), bytes(&weight)];
+        buffers.extend(add.then(|| bytes(&residual)));
+        buffers.extend(f32.then(|| vec![0xEE; 4 * x.len()]));
+        let a16_at = buffers.len();
+        buffers.extend(form.iter().flat_map(|&form| regions(form, count)));
+        buffers.push(vec![0xEE; 4 * count * template.flags_a_row as usize]);
+        let found = launch(&template, count, buffers);
+
+        let mut in_range = vec![];
+        let mut expected = vec![];
+        for (x, residual) in x.chunks(width).zip(residual.chunks(width)) {
+            let mut y = vec![f32::NAN; width];
+            in_range.push(norm::rms_norm(x, &weight, 1e-5, &mut y));
+            expected.extend(y.iter().zip(residual).map(|(&y, &r)| if add { r + y } else { y }));
+        }
+        assert_eq!(in_range, [true, true, true, false, true]);
+        if f32 {
+            assert_eq!(bits(&floats(&found[a16_at - 1])), bits(&expected), "{what}");
+        }
+        let flags_a_row = template.flags_a_row as usize;
+        let of_superblocks = match form {
+            Some(form) => check_regions(form, &found[a16_at..], &expected, &what),
+            None => vec![true; count],
+        };
+        for (number, flag) in words(&found[found.len() - 1]).into_iter().enumerate() {
+            let fits = of_superblocks[number] && in_range[number / flags_a_row];
+            assert_eq!(flag, u32::from(!fits), "{what}, flag {number}");
+        }
+    }
 
     /// Rows of real models, rows that are no whole workgroups, and rows out of range.
     #[test]
     fn equals_the_reference() {
         for width in [16, 64, 255, 256, 576, 640, 896, 1536, 4864] {
-            let kernel = super::rms_norm(width as u32, 1e-5);
-            assert_eq!(verify(&kernel), [], "{kernel}");
-            let (mut x, weight) = (rows(4, width, 1), rows(1, width, 2));
-            x[3 * width + width / 2] = f32::from_bits(0x7200_0000);
-            let mut launch = Launch {
-                groups: 4,
-                params: vec![],
-                buffers: vec![bytes(&x), bytes(&weight), vec![0; 16 * width], vec![0xFF; 16]],
-                fuel: u64::MAX,
-            };
-            run(&kernel, &mut launch).unwrap_or_else(|trap| panic!("{width}: {trap}"));
-            let (found, flags) = (floats(&launch.buffers[2]), words(&launch.buffers[3]));
-            for (row, x) in x.chunks(width).enumerate() {
-                let mut expected = vec![f32::NAN; width];
-                let in_range = norm::rms_norm(x, &weight, 1e-5, &mut expected);
-                assert_eq!(flags[row], u32::from(!in_range), "{width}, row {row}");
-                assert_eq!(in_range, row != 3);
-                let found = &found[row * width..][..width];
-                assert!(
-                    found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()),
-                    "{width}, row {row}"
-                );
-            }
+            check(width, false, true, false);
+            check(width, true, true, true);
+        }
+        for width in [48, 576, 2304] {
+            check(width, false, false, true);
+            check(width, true, true, false);
         }
     }
 }

@@ -19,6 +19,13 @@ pub struct RowKernel {
     pub flags_a_row: u32,
 }
 
+impl RowKernel {
+    /// With a buffer `flags` of so many words a row.
+    pub(super) fn with_flags(self, flags_a_row: u32) -> Self {
+        Self { flags_a_row, ..self }
+    }
+}
+
 /// Elements of the longest vector in which rows of `width` lie next to each other.
 pub fn vector_len(width: u32) -> u8 {
     if width.is_multiple_of(4) {
