@@ -1,0 +1,160 @@
+//! The KV cache of a layer as attention kernels read it.
+//!
+//! A cache is an array of words, seen as `i8x4`: a *block* for each page of 64 tokens (a chunk of docs/numerics.md) and KV head,
+//! block `page*heads + head`. With hd the length of a head, *slot* j a position in the page and d a dimension:
+//!
+//! | part of a block | words | element | word |
+//! |---|---|---|---|
+//! | key high | 16·hd | K16 plane kh of slot j, d = 16e + 4t + byte | `(64e + j)*4 + t` |
+//! | key low | 16·hd | K16 plane kl | the same |
+//! | values | 16·hd | V8 plane vq of slot j = 4q + i, d = 4e + byte | `(q*(hd/4) + e)*4 + i` |
+//! | key scales | 64 | sk, f32 | `j` |
+//! | value scales | 64 | sv, f32 | `j` |
+//!
+//! So an invocation that has a key loads 16 dimensions of it with 16 bytes, and its neighbours the next keys; one that has four
+//! dimensions loads four keys' values with 16 bytes, and its neighbours the next dimensions. A token has whole words of its own:
+//! nothing is read back when one is written, and rows of a batch never touch each other's words. What was never written is never
+//! made a float of.
+
+use unisonic_core::kir::Scalar;
+use unisonic_core::kir::build::{Build, Mem, V};
+use unisonic_core::plan::PAGE_TOKENS;
+
+/// Keys of a block.
+pub const KEYS: u32 = PAGE_TOKENS;
+
+/// Where everything of a cache lies, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KvLayout {
+    /// KV heads.
+    pub heads: u32,
+    /// Values a head, a multiple of 16.
+    pub head_len: u32,
+}
+
+impl KvLayout {
+    /// Words of a plane of a block.
+    pub fn plane_len(self) -> u32 {
+        KEYS / 4 * self.head_len
+    }
+
+    /// Words of a block.
+    pub fn block_len(self) -> u32 {
+        3 * self.plane_len() + 2 * KEYS
+    }
+
+    /// Words of a page.
+    pub fn page_len(self) -> u32 {
+        self.heads * self.block_len()
+    }
+
+    /// First word of the block of a page and head.
+    pub fn block<'k>(self, page: V<'k>, head: V<'k>) -> V<'k> {
+        (page * self.heads + head) * self.block_len()
+    }
+
+    /// First word of the low plane of the keys, from that of the block.
+    pub fn key_low(self) -> u32 {
+        self.plane_len()
+    }
+
+    /// First word of the values.
+    pub fn values(self) -> u32 {
+        2 * self.plane_len()
+    }
+
+    /// First key scale.
+    pub fn key_scales(self) -> u32 {
+        3 * self.plane_len()
+    }
+
+    /// First value scale.
+    pub fn value_scales(self) -> u32 {
+        self.key_scales() + KEYS
+    }
+
+    /// Word `word` of a slot in a plane of keys.
+    pub fn key_word<'k>(self, slot: V<'k>, word: V<'k>) -> V<'k> {
+        ((word >> 2) << 8) + (slot << 2) + (word & 3)
+    }
+
+    /// Word `word` of a slot in the plane of values.
+    pub fn value_word<'k>(self, slot: V<'k>, word: V<'k>) -> V<'k> {
+        ((slot >> 2) * (self.head_len / 4) + word) * 4 + (slot & 3)
+    }
+}
+
+/// What tells a kernel which page a position of a row's sequence lies in.
+#[derive(Clone, Copy)]
+pub struct Pages<'k> {
+    /// Page numbers, a list of `stride` for each sequence.
+    table: Mem<'k>,
+    /// First page of the row's sequence.
+    first: V<'k>,
+}
+
+impl<'k> Pages<'k> {
+    /// Declares `sequences` (u32, one a row: the sequence), `pages` (u32: page numbers of each sequence, in order) and the
+    /// parameter `pages_a_sequence`.
+    pub fn declare(k: &'k Build) -> impl FnOnce(V<'k>) -> Pages<'k> {
+        let (sequences, table) = (k.read("sequences", Scalar::U32), k.read("pages", Scalar::U32));
+        let stride = k.param("pages_a_sequence", Scalar::U32);
+        move |row| Pages { table, first: sequences.load(row) * stride }
+    }
+
+    /// The page of chunk `chunk` of the sequence.
+    pub fn page(&self, chunk: V<'k>) -> V<'k> {
+        self.table.load(self.first + chunk)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::{KEYS, KvLayout};
+
+    /// A cache on the host, by the table above.
+    #[derive(Clone)]
+    pub struct Cache {
+        pub layout: KvLayout,
+        pub bytes: Vec<u8>,
+    }
+
+    impl Cache {
+        /// A cache whose every word is a NaN of f32 and no zero of the planes.
+        pub fn poisoned(layout: KvLayout, pages: usize) -> Self {
+            Self { layout, bytes: vec![0xFF; 4 * pages * layout.page_len() as usize] }
+        }
+
+        fn block(&self, page: usize, head: usize) -> usize {
+            4 * (page * self.layout.heads as usize + head) * self.layout.block_len() as usize
+        }
+
+        #[allow(clippy::too_many_arguments, reason = "all that a slot has")]
+        pub fn write(
+            &mut self,
+            page: usize,
+            head: usize,
+            slot: usize,
+            high: &[i8],
+            low: &[i8],
+            sk: f32,
+            value: &[i8],
+            sv: f32,
+        ) {
+            let (block, hd) = (self.block(page, head), self.layout.head_len as usize);
+            let plane = KEYS as usize * hd;
+            for d in 0..hd {
+                let (e, t) = (d / 16, d / 4 % 4);
+                let key = block + ((64 * e + slot) * 4 + t) * 4 + d % 4;
+                self.bytes[key] = high[d] as u8;
+                self.bytes[key + plane] = low[d] as u8;
+                let value_at = ((slot / 4) * (hd / 4) + d / 4) * 4 + slot % 4;
+                self.bytes[block + 2 * plane + 4 * value_at + d % 4] = value[d] as u8;
+            }
+            for (part, scale) in [sk, sv].into_iter().enumerate() {
+                let at = block + 3 * plane + 4 * (KEYS as usize * part + slot);
+                self.bytes[at..at + 4].copy_from_slice(&scale.to_le_bytes());
+            }
+        }
+    }
+}
