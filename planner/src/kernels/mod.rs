@@ -7,16 +7,17 @@
 mod a16;
 mod argmax;
 pub mod elementary;
-pub mod linear;
 mod embed;
 mod head_steps;
 mod heads;
 mod kv;
+pub mod linear;
 mod quantize;
 mod quantizer;
 pub mod reduce;
 mod rms_norm;
 mod rowwise;
+pub mod samples;
 
 pub use a16::A16Form;
 pub use argmax::{argmax_join, argmax_parts};

@@ -1,0 +1,76 @@
+//! Samples of the templates: kernels with a launch and what `core::numerics` says that they have to write.
+//!
+//! Interpreter, emitters and devices are tested with the same samples. [`samples`] goes through the families, one file each;
+//! a family lists its choices (format, shape, rows, tuning, device) and [`Extent`] says which combinations are made.
+
+mod cover;
+
+pub use cover::Extent;
+
+use unisonic_core::kir::Kernel;
+use unisonic_core::kir::interp::Launch;
+use unisonic_core::kir::legal::Caps;
+
+/// A kernel, a launch of it, and what it has to write.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Template and choices, for messages.
+    pub name: String,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Buffers before the launch: what the kernel does not read is poisoned.
+    pub launch: Launch,
+    /// Buffers after it, also those that it has to leave alone.
+    pub expected: Vec<Vec<u8>>,
+    /// The device that the interpreter plays.
+    pub caps: Caps,
+}
+
+impl Sample {
+    /// Compares buffers with what is expected; an error names the first word that differs.
+    pub fn check(&self, found: &[Vec<u8>]) -> Result<(), String> {
+        if found.len() != self.expected.len() {
+            return Err(format!("{}: {} buffers, expected {}", self.name, found.len(), self.expected.len()));
+        }
+        for (number, (found, expected)) in found.iter().zip(&self.expected).enumerate() {
+            let word = |bytes: &[u8], at: usize| bytes.chunks(4).nth(at).map(<[u8]>::to_vec);
+            let words = found.len().max(expected.len()).div_ceil(4);
+            if found == expected {
+                continue;
+            }
+            let at = (0..words).find(|&at| word(found, at) != word(expected, at)).unwrap_or(0);
+            let text = |bytes: &[u8]| match word(bytes, at).as_deref() {
+                Some(&[a, b, c, d]) => format!("{:#010x}", u32::from_le_bytes([a, b, c, d])),
+                other => format!("{other:02x?}"),
+            };
+            return Err(format!(
+                "{}: buffer {number}, word {at}: {}, expected {}",
+                self.name,
+                text(found),
+                text(expected)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What devices have that differ: one with everything, GPUs without matrices or copies, software devices with narrow
+/// subgroups, and one with nothing.
+pub const DEVICES: [Caps; 5] = [
+    Caps::ALL,
+    Caps { mma16: false, mma32: false, copy_async: false, ..Caps::ALL },
+    Caps { mma16: false, subgroup: 64, half: false, copy_async: false, ..Caps::ALL },
+    Caps { subgroup: 8, mma16: false, mma32: false, half: false, copy_async: false, ..Caps::ALL },
+    Caps { subgroup: 4, ..Caps::NONE },
+];
+
+/// Makes the samples of a family.
+pub type Family = fn(Extent) -> Box<dyn Iterator<Item = Sample>>;
+
+/// All families by name.
+pub const FAMILIES: &[(&str, Family)] = &[];
+
+/// The samples of all families, made one after the other.
+pub fn samples(extent: Extent) -> impl Iterator<Item = Sample> {
+    FAMILIES.iter().flat_map(move |(_, family)| family(extent))
+}
