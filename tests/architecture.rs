@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LIBRARY_CRATES: &[&str] = &["core", "planner", "backend-cpu", "backend-cuda", "devices", "engine"];
+const LIBRARY_CRATES: &[&str] = &["core", "planner", "backend-cpu", "backend-cuda", "backend-vulkan", "devices", "engine"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -90,6 +90,7 @@ fn crates_depend_only_on_what_the_table_allows() {
         ("planner", &["core"]),
         ("backend-cpu", &["core"]),
         ("backend-cuda", &["core"]),
+        ("backend-vulkan", &["core"]),
         ("devices", &["core", "cpu"]),
         ("engine", &["core", "planner"]),
     ];

@@ -1,0 +1,3 @@
+//! The Vulkan backend: kernels become SPIR-V ([`spirv`]).
+
+pub mod spirv;

@@ -1,0 +1,44 @@
+//! Values of other invocations. Clusters are no larger than subgroups here: the legaliser makes others of shared memory.
+
+use rspirv::dr::Operand;
+use rspirv::spirv::{Capability, Op, Scope, Word};
+use unisonic_core::kir::kernel::{Attr, Inst};
+
+use super::Emitter;
+
+impl Emitter<'_> {
+    pub(super) fn shuffle_xor(&mut self, inst: &Inst) -> Word {
+        let (_, mask) = self.cluster(inst);
+        let mask = self.u32_constant(mask);
+        self.shuffle(inst, Op::GroupNonUniformShuffleXor, mask)
+    }
+
+    /// From the lane of the subgroup whose high bits are this one's.
+    pub(super) fn broadcast(&mut self, inst: &Inst) -> Word {
+        let (width, lane) = self.cluster(inst);
+        let mut from = self.u32_constant(lane);
+        if width < self.target.subgroup_size {
+            let (own, u32_) = (self.subgroup_lane(), self.u32_ty());
+            let high = self.u32_constant(!(width - 1));
+            let first = self.push(Op::BitwiseAnd, u32_, &[own, high]);
+            from = self.push(Op::BitwiseOr, u32_, &[first, from]);
+        }
+        self.shuffle(inst, Op::GroupNonUniformShuffle, from)
+    }
+
+    fn cluster(&self, inst: &Inst) -> (u32, u32) {
+        let Attr::Cluster { width, lane } = inst.attr else { unreachable!("an exchange has a cluster") };
+        let size = self.target.subgroup_size;
+        assert!(width <= size, "clusters of {width} in subgroups of {size} are legalised");
+        (width, lane)
+    }
+
+    fn shuffle(&mut self, inst: &Inst, op: Op, lane: Word) -> Word {
+        self.module.capability(Capability::GroupNonUniform);
+        self.module.capability(Capability::GroupNonUniformShuffle);
+        let (ty, value) = (self.spirv_ty(self.result_ty(inst)), self.operand(inst, 0));
+        let scope = self.u32_constant(Scope::Subgroup as u32);
+        let operands = vec![Operand::IdScope(scope), Operand::IdRef(value), Operand::IdRef(lane)];
+        self.module.push(op, ty, operands)
+    }
+}

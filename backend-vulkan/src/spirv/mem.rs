@@ -1,0 +1,330 @@
+//! Memory: the launch's record, buffers behind addresses, shared arrays, barriers.
+//!
+//! An address becomes a pointer to an array of the words, or of the vectors, that an access wants; so a vector's access is
+//! one aligned access of 8 or 16 bytes. A half is loaded and stored as an integer of 16 bits, which is widened at once: a
+//! device needs to store such integers, not to calculate with them. Shared arrays have one type each: vectors of the widest
+//! access, with halves in whole words.
+
+use std::collections::HashMap;
+
+use rspirv::dr::Operand;
+use rspirv::spirv::{Capability, Decoration, MemoryAccess, MemorySemantics, Op, Scope, StorageClass, Word};
+use unisonic_core::kir::kernel::{Attr, Block, Inst, ObjectId, Space, Stmt, Value};
+use unisonic_core::kir::{Kernel, Scalar, Type};
+
+use super::Emitter;
+
+/// What is known of a kernel's memory, and what has been emitted of it.
+pub(super) struct Memory {
+    /// Of each shared object, the widest access.
+    shared_widths: Vec<u8>,
+    /// Pointer to the launch's record.
+    record: Option<Word>,
+    params: HashMap<usize, Word>,
+    addresses: HashMap<ObjectId, Word>,
+    pointers: HashMap<(ObjectId, u8), Word>,
+    /// Pointer types, by element, width, and whether it is only read.
+    arrays: HashMap<(Scalar, u8, bool), Word>,
+    shared: HashMap<ObjectId, Word>,
+}
+
+impl Memory {
+    pub(super) fn of(kernel: &Kernel) -> Self {
+        let mut shared_widths = vec![1; kernel.objects.len()];
+        widths(kernel, &kernel.body, &mut shared_widths);
+        Self {
+            shared_widths,
+            record: None,
+            params: HashMap::new(),
+            addresses: HashMap::new(),
+            pointers: HashMap::new(),
+            arrays: HashMap::new(),
+            shared: HashMap::new(),
+        }
+    }
+}
+
+/// The widest access to each object.
+fn widths(kernel: &Kernel, block: &Block, found: &mut [u8]) {
+    for stmt in &block.stmts {
+        match stmt {
+            Stmt::Inst(Inst { attr: Attr::Object(id), operands, result, .. }) => {
+                let value = result.as_ref().or(operands.get(1));
+                let width = value.map_or(1, |value| kernel.types[value.index()].width);
+                found[id.index()] = found[id.index()].max(width);
+            }
+            Stmt::Inst(_) => {}
+            Stmt::If { then, otherwise, .. } => {
+                widths(kernel, then, found);
+                widths(kernel, otherwise, found);
+            }
+            Stmt::Loop { body, .. } => widths(kernel, body, found),
+        }
+    }
+}
+
+/// Where elements lie, and how they are accessed.
+struct Place {
+    /// Pointers to the words or vectors that make the value.
+    pointers: Vec<Word>,
+    /// Type of what one of them points to.
+    ty: Word,
+    access: Vec<Operand>,
+}
+
+impl Emitter<'_> {
+    pub(super) fn load(&mut self, inst: &Inst) -> Word {
+        let (object, ty) = (self.object_of(inst), self.result_ty(inst));
+        let place = self.place(object, inst.operands[0], ty.width);
+        let words: Vec<Word> = (place.pointers.iter())
+            .map(|&pointer| {
+                let mut operands = vec![Operand::IdRef(pointer)];
+                operands.extend_from_slice(&place.access);
+                self.module.push(Op::Load, place.ty, operands)
+            })
+            .collect();
+        let to = self.spirv_ty(ty);
+        match words[..] {
+            [half] if self.is_half_in_memory(object) => self.push(Op::UConvert, to, &[half]),
+            [whole] => whole,
+            _ => self.push(Op::CompositeConstruct, to, &words),
+        }
+    }
+
+    pub(super) fn store(&mut self, inst: &Inst) {
+        let (object, ty) = (self.object_of(inst), self.ty_of(inst.operands[1]));
+        let place = self.place(object, inst.operands[0], ty.width);
+        let value = self.operand(inst, 1);
+        let one = self.spirv_ty(Type::one(ty.scalar));
+        for (part, &pointer) in (0..).zip(&place.pointers) {
+            let value = match place.pointers.len() {
+                1 if self.is_half_in_memory(object) => self.push(Op::UConvert, place.ty, &[value]),
+                1 => value,
+                _ => self.extract(one, value, part),
+            };
+            let mut operands = vec![Operand::IdRef(pointer), Operand::IdRef(value)];
+            operands.extend_from_slice(&place.access);
+            self.module.push_effect(Op::Store, operands);
+        }
+    }
+
+    fn object_of(&self, inst: &Inst) -> ObjectId {
+        let Attr::Object(id) = inst.attr else { unreachable!("an access has an object") };
+        id
+    }
+
+    fn is_half_in_memory(&self, id: ObjectId) -> bool {
+        let object = &self.kernel.objects[id.index()];
+        object.elem == Scalar::F16 && !matches!(object.space, Space::Shared { .. })
+    }
+
+    fn place(&mut self, id: ObjectId, index: Value, width: u8) -> Place {
+        match self.kernel.objects[id.index()].space {
+            Space::Shared { len } => self.place_in_shared(id, len, index, width),
+            Space::Read | Space::Write | Space::ReadWrite => self.place_in_buffer(id, index, width),
+        }
+    }
+
+    fn place_in_buffer(&mut self, id: ObjectId, index: Value, width: u8) -> Place {
+        let kernel = self.kernel;
+        let object = &kernel.objects[id.index()];
+        let (base, ty) = (self.pointer(id, width), self.stored_ty(object.elem, width));
+        let (first, index) = (self.u32_constant(0), self.shifted_index(index, width));
+        let pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
+        let pointer = self.push(Op::AccessChain, pointer, &[base, first, index]);
+        let align = u32::from(width) * object.elem.stored_len_bytes().unwrap_or(4);
+        let mut access = MemoryAccess::ALIGNED;
+        // What is not written is private; everything else takes part in barriers.
+        if object.space.is_writable() {
+            access |= MemoryAccess::NON_PRIVATE_POINTER;
+        }
+        let access = vec![Operand::MemoryAccess(access), Operand::LiteralBit32(align)];
+        Place { pointers: vec![pointer], ty, access }
+    }
+
+    /// The index of a vector.
+    fn shifted_index(&mut self, index: Value, width: u8) -> Word {
+        let shift = width.trailing_zeros();
+        if shift == 0 {
+            return self.id_of(index);
+        }
+        if let Some(known) = self.constants.get(&index) {
+            return self.u32_constant(known >> shift);
+        }
+        let (u32_, shift) = (self.u32_ty(), self.u32_constant(shift));
+        self.push(Op::ShiftRightLogical, u32_, &[self.id_of(index), shift])
+    }
+
+    /// What an element, or a vector of them, is in a buffer.
+    fn stored_ty(&mut self, elem: Scalar, width: u8) -> Word {
+        if elem != Scalar::F16 {
+            return self.spirv_ty(Type { scalar: elem, width });
+        }
+        self.module.capability(Capability::StorageBuffer16BitAccess);
+        let bits = vec![Operand::LiteralBit32(16), Operand::LiteralBit32(0)];
+        let half = self.module.once(Op::TypeInt, None, bits).0;
+        self.vector_ty(half, width)
+    }
+
+    /// An object's address as a pointer to an array of vectors, made at the beginning of the function.
+    fn pointer(&mut self, id: ObjectId, width: u8) -> Word {
+        if let Some(&pointer) = self.memory.pointers.get(&(id, width)) {
+            return pointer;
+        }
+        let object = &self.kernel.objects[id.index()];
+        let ty = self.array_pointer_ty(object.elem, width, !object.space.is_writable());
+        let address = self.address(id);
+        let pointer = self.module.push_first(Op::Bitcast, ty, vec![Operand::IdRef(address)]);
+        self.memory.pointers.insert((id, width), pointer);
+        pointer
+    }
+
+    fn array_pointer_ty(&mut self, elem: Scalar, width: u8, is_read: bool) -> Word {
+        if let Some(&ty) = self.memory.arrays.get(&(elem, width, is_read)) {
+            return ty;
+        }
+        let ty = self.stored_ty(elem, width);
+        let (array, is_new) = self.module.once(Op::TypeRuntimeArray, None, vec![Operand::IdRef(ty)]);
+        if is_new {
+            let stride = u32::from(width) * elem.stored_len_bytes().unwrap_or(4);
+            self.module.decorate(array, Decoration::ArrayStride, &[Operand::LiteralBit32(stride)]);
+        }
+        let holder = self.module.type_of_its_own(Op::TypeStruct, vec![Operand::IdRef(array)]);
+        self.module.decorate(holder, Decoration::Block, &[]);
+        self.module.decorate_member(holder, 0, Decoration::Offset, &[Operand::LiteralBit32(0)]);
+        if is_read {
+            self.module.decorate_member(holder, 0, Decoration::NonWritable, &[]);
+        }
+        let pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, holder);
+        self.memory.arrays.insert((elem, width, is_read), pointer);
+        pointer
+    }
+
+    fn address(&mut self, id: ObjectId) -> Word {
+        if let Some(&address) = self.memory.addresses.get(&id) {
+            return address;
+        }
+        let before = &self.kernel.objects[..id.index()];
+        let member = before.iter().filter(|object| !matches!(object.space, Space::Shared { .. })).count();
+        let two = Type { scalar: Scalar::U32, width: 2 };
+        let address = self.record_member(member, two, 8);
+        self.memory.addresses.insert(id, address);
+        address
+    }
+
+    pub(super) fn param(&mut self, inst: &Inst) -> Word {
+        let Attr::Param(id) = inst.attr else { unreachable!("a parameter has a number") };
+        if let Some(&param) = self.memory.params.get(&id.index()) {
+            return param;
+        }
+        let param = self.record_member(self.address_count() + id.index(), self.result_ty(inst), 4);
+        self.memory.params.insert(id.index(), param);
+        param
+    }
+
+    fn address_count(&self) -> usize {
+        self.kernel.objects.iter().filter(|object| !matches!(object.space, Space::Shared { .. })).count()
+    }
+
+    /// A member of the launch's record, loaded at the beginning of the function.
+    fn record_member(&mut self, member: usize, ty: Type, align: u32) -> Word {
+        let (record, member) = (self.record(), self.u32_constant(member as u32));
+        let ty = self.spirv_ty(ty);
+        let pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
+        let operands = vec![Operand::IdRef(record), Operand::IdRef(member)];
+        let pointer = self.module.push_first(Op::AccessChain, pointer, operands);
+        let aligned = Operand::MemoryAccess(MemoryAccess::ALIGNED);
+        let operands = vec![Operand::IdRef(pointer), aligned, Operand::LiteralBit32(align)];
+        self.module.push_first(Op::Load, ty, operands)
+    }
+
+    /// Pointer to the launch's record, whose address the push constants hold.
+    fn record(&mut self) -> Word {
+        if let Some(record) = self.memory.record {
+            return record;
+        }
+        let two = self.spirv_ty(Type { scalar: Scalar::U32, width: 2 });
+        let mut members = vec![Operand::IdRef(two); self.address_count()];
+        for param in &self.kernel.params {
+            members.push(Operand::IdRef(self.spirv_ty(param.scalar.into())));
+        }
+        let ty = self.module.type_of_its_own(Op::TypeStruct, members);
+        self.module.decorate(ty, Decoration::Block, &[]);
+        let addresses = self.address_count() as u32;
+        let offsets = (0..addresses).map(|i| 8 * i);
+        let offsets = offsets.chain((0..self.kernel.params.len() as u32).map(|i| 8 * addresses + 4 * i));
+        for (member, offset) in (0..).zip(offsets) {
+            self.module.decorate_member(ty, member, Decoration::Offset, &[Operand::LiteralBit32(offset)]);
+            self.module.decorate_member(ty, member, Decoration::NonWritable, &[]);
+        }
+        let record_pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
+
+        let holder = self.module.type_of_its_own(Op::TypeStruct, vec![Operand::IdRef(two)]);
+        self.module.decorate(holder, Decoration::Block, &[]);
+        self.module.decorate_member(holder, 0, Decoration::Offset, &[Operand::LiteralBit32(0)]);
+        let variable = self.module.variable(StorageClass::PushConstant, holder);
+        let (pointer, first) = (self.module.pointer(StorageClass::PushConstant, two), self.u32_constant(0));
+        let operands = vec![Operand::IdRef(variable), Operand::IdRef(first)];
+        let pointer = self.module.push_first(Op::AccessChain, pointer, operands);
+        let address = self.module.push_first(Op::Load, two, vec![Operand::IdRef(pointer)]);
+        let record = self.module.push_first(Op::Bitcast, record_pointer, vec![Operand::IdRef(address)]);
+        *self.memory.record.insert(record)
+    }
+
+    /// An access as wide as the array's vectors is one; a narrower one goes word by word.
+    fn place_in_shared(&mut self, id: ObjectId, len: u32, index: Value, width: u8) -> Place {
+        let elem = self.kernel.objects[id.index()].elem;
+        let widest = self.memory.shared_widths[id.index()];
+        let variable = self.shared(id, elem, len, widest);
+        let access = vec![Operand::MemoryAccess(MemoryAccess::NON_PRIVATE_POINTER)];
+        let vector = self.shifted_index(index, widest);
+        if width == widest {
+            let ty = self.spirv_ty(Type { scalar: elem, width });
+            let pointer = self.module.pointer(StorageClass::Workgroup, ty);
+            let pointer = self.push(Op::AccessChain, pointer, &[variable, vector]);
+            return Place { pointers: vec![pointer], ty, access };
+        }
+        let (ty, u32_) = (self.spirv_ty(elem.into()), self.u32_ty());
+        let pointer_ty = self.module.pointer(StorageClass::Workgroup, ty);
+        let low = self.u32_constant(u32::from(widest) - 1);
+        let first = self.push(Op::BitwiseAnd, u32_, &[self.id_of(index), low]);
+        let pointers = (0..u32::from(width)).map(|part| {
+            let mut within = first;
+            if part > 0 {
+                let part = self.u32_constant(part);
+                within = self.push(Op::BitwiseOr, u32_, &[first, part]);
+            }
+            self.push(Op::AccessChain, pointer_ty, &[variable, vector, within])
+        });
+        Place { pointers: pointers.collect(), ty, access }
+    }
+
+    fn shared(&mut self, id: ObjectId, elem: Scalar, len: u32, width: u8) -> Word {
+        if let Some(&variable) = self.memory.shared.get(&id) {
+            return variable;
+        }
+        let vector = self.spirv_ty(Type { scalar: elem, width });
+        let len = self.u32_constant(len.div_ceil(width.into()).max(1));
+        let operands = vec![Operand::IdRef(vector), Operand::IdRef(len)];
+        let array = self.module.once(Op::TypeArray, None, operands).0;
+        let variable = self.module.variable(StorageClass::Workgroup, array);
+        self.memory.shared.insert(id, variable);
+        variable
+    }
+
+    /// Waits for the workgroup, and shows it what any of it wrote: shared memory, and buffers where the kernel writes any.
+    pub(super) fn barrier(&mut self) {
+        let mut semantics = MemorySemantics::ACQUIRE_RELEASE
+            | MemorySemantics::WORKGROUP_MEMORY
+            | MemorySemantics::MAKE_AVAILABLE
+            | MemorySemantics::MAKE_VISIBLE;
+        if self.kernel.objects.iter().any(|object| matches!(object.space, Space::Write | Space::ReadWrite)) {
+            semantics |= MemorySemantics::UNIFORM_MEMORY;
+        }
+        let (scope, semantics) =
+            (self.u32_constant(Scope::Workgroup as u32), self.u32_constant(semantics.bits()));
+        let operands =
+            vec![Operand::IdScope(scope), Operand::IdScope(scope), Operand::IdMemorySemantics(semantics)];
+        self.module.push_effect(Op::ControlBarrier, operands);
+    }
+}

@@ -1,0 +1,304 @@
+//! SPIR-V of kernels: version 1.5 for Vulkan 1.2, made by [`emit`].
+//!
+//! # What a launch gives
+//!
+//! - **Memory**: the push constants are 8 bytes, the device address of the launch's record (as two words, the low one
+//!   first; a multiple of 8). The record is `core::kir::abi`'s: a 64-bit address for each object that is not shared, in the
+//!   kernel's order, then a word for each parameter. No integer of 64 bits exists in the code: an address is two words until
+//!   it becomes a pointer, and an index is one word, of which SPIR-V takes the top bit as a sign: an object has less than
+//!   2^31 elements.
+//! - **Workgroups**: `group_id` = 32768*y + x of the workgroup's place. A launch of up to `maxComputeWorkGroupCount[0]`
+//!   workgroups dispatches (n, 1, 1). A larger one dispatches ([`GROUPS_A_ROW`], n / 32768, 1) and then, with
+//!   `vkCmdDispatchBase` at (0, n / 32768, 0), the n % 32768 that are left.
+//! - **Subgroups**: kernels that exchange values between invocations ([`uses_subgroups`]) need full subgroups of
+//!   [`Target::subgroup_size`]: `VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT` and a required size. Their
+//!   `local_id` is defined as subgroup number * size + number in the subgroup, so that nothing rests on how a driver spreads
+//!   a workgroup.
+//!
+//! # What holds of the code
+//!
+//! Floats are added, subtracted, multiplied, each decorated `NoContraction`, and converted from i32; nothing else. The rounding mode and the
+//! preservation of signed zeros are declared where the device offers them. Equal kernels and targets give equal words.
+//!
+//! Start reading at [`emit`], then `flow.rs`. The other files are the families of the table of operations
+//! (`core::kir::op`): `alu.rs`, `shape.rs` (with `permute.rs`), `mem.rs`, `lanes.rs`, `dot.rs`. `module.rs` writes SPIR-V.
+
+mod alu;
+mod dot;
+mod flow;
+mod lanes;
+mod mem;
+mod module;
+mod permute;
+mod shape;
+
+use std::collections::HashMap;
+
+use rspirv::binary::Assemble;
+use rspirv::dr::Operand;
+use rspirv::spirv::{self, BuiltIn, Capability, Decoration, ExecutionMode, StorageClass, Word};
+use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
+use unisonic_core::kir::op::Effect;
+use unisonic_core::kir::{Kernel, Op, Scalar, Type};
+
+use module::Module;
+
+/// Workgroups of a row of a launch that has several.
+pub const GROUPS_A_ROW: u32 = 1 << GROUPS_A_ROW_LOG2;
+const GROUPS_A_ROW_LOG2: u32 = 15;
+
+/// What of a device changes the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Invocations of a subgroup: what the pipeline will require.
+    pub subgroup_size: u32,
+    /// Whether rounding to nearest even can be declared for f32 (`shaderRoundingModeRTEFloat32`).
+    pub rounds_to_even: bool,
+    /// Whether the preservation of signed zeros, infinities and NaN can be declared for f32
+    /// (`shaderSignedZeroInfNanPreserveFloat32`).
+    pub preserves_signed_zeros: bool,
+}
+
+/// The words of the module, whose entry point has the kernel's name.
+///
+/// The kernel verifies and is legal for the target's device: its clusters fit into the subgroup, and what the device has no
+/// instruction for is legalised away. Anything else is a bug, and may panic.
+pub fn emit(kernel: &Kernel, target: &Target) -> Vec<u32> {
+    let mut emitter = Emitter {
+        kernel,
+        target,
+        module: Module::default(),
+        values: vec![0; kernel.types.len()],
+        constants: HashMap::new(),
+        memory: mem::Memory::of(kernel),
+        places: Places::default(),
+    };
+    emitter.module.capability(Capability::Shader);
+    emitter.module.capability(Capability::VulkanMemoryModel);
+    emitter.module.capability(Capability::PhysicalStorageBufferAddresses);
+    let mut modes = vec![];
+    if target.rounds_to_even {
+        emitter.module.capability(Capability::RoundingModeRTE);
+        modes.push(ExecutionMode::RoundingModeRTE);
+    }
+    if target.preserves_signed_zeros {
+        emitter.module.capability(Capability::SignedZeroInfNanPreserve);
+        modes.push(ExecutionMode::SignedZeroInfNanPreserve);
+    }
+    emitter.function();
+    emitter.module.finish(&kernel.name, kernel.workgroup, &modes).assemble()
+}
+
+/// Whether a kernel exchanges values between invocations of a subgroup, so that its pipeline has to require full subgroups
+/// of the target's size.
+pub fn uses_subgroups(kernel: &Kernel) -> bool {
+    fn of(block: &Block) -> bool {
+        block.stmts.iter().any(|stmt| match stmt {
+            Stmt::Inst(inst) => inst.op.row().effect == Effect::Exchanges,
+            Stmt::If { then, otherwise, .. } => of(then) || of(otherwise),
+            Stmt::Loop { body, .. } => of(body),
+        })
+    }
+    of(&kernel.body)
+}
+
+struct Emitter<'a> {
+    kernel: &'a Kernel,
+    target: &'a Target,
+    module: Module,
+    /// Id of each value.
+    values: Vec<Word>,
+    /// The word of each value of one word that is a constant.
+    constants: HashMap<Value, u32>,
+    memory: mem::Memory,
+    places: Places,
+}
+
+/// Where an invocation is, once something asks.
+#[derive(Default)]
+struct Places {
+    local_id: Option<Word>,
+    group_id: Option<Word>,
+    subgroup_lane: Option<Word>,
+}
+
+impl Emitter<'_> {
+    /// Emits an operation. One line each: which file knows how.
+    fn inst(&mut self, inst: &Inst) {
+        let result = match inst.op {
+            Op::Const => self.constant_inst(inst),
+            Op::Param => self.param(inst),
+            Op::LocalId => self.local_id(),
+            Op::GroupId => self.group_id(),
+
+            Op::IAdd => self.word_by_word(inst, spirv::Op::IAdd),
+            Op::ISub => self.word_by_word(inst, spirv::Op::ISub),
+            Op::IMul => self.word_by_word(inst, spirv::Op::IMul),
+            Op::UDiv => self.word_by_word(inst, spirv::Op::UDiv),
+            Op::URem => self.word_by_word(inst, spirv::Op::UMod),
+            Op::IMin => self.minimum(inst),
+            Op::IMax => self.maximum(inst),
+            Op::And => self.bits(inst, spirv::Op::BitwiseAnd, spirv::Op::LogicalAnd),
+            Op::Or => self.bits(inst, spirv::Op::BitwiseOr, spirv::Op::LogicalOr),
+            Op::Xor => self.bits(inst, spirv::Op::BitwiseXor, spirv::Op::LogicalNotEqual),
+            Op::Shl => self.word_by_word(inst, spirv::Op::ShiftLeftLogical),
+            Op::Shr => self.by_sign(inst, spirv::Op::ShiftRightArithmetic, spirv::Op::ShiftRightLogical),
+            Op::IEq => self.word_by_word(inst, spirv::Op::IEqual),
+            Op::ILt => self.by_sign(inst, spirv::Op::SLessThan, spirv::Op::ULessThan),
+            Op::Select => self.word_by_word(inst, spirv::Op::Select),
+            Op::FAdd => self.float(inst, spirv::Op::FAdd),
+            Op::FSub => self.float(inst, spirv::Op::FSub),
+            Op::FMul => self.float(inst, spirv::Op::FMul),
+            Op::I2F => self.word_by_word(inst, spirv::Op::ConvertSToF),
+            Op::H2F => self.half_to_float(inst),
+            Op::Cast => self.cast(inst),
+
+            Op::Vec2 | Op::Vec4 => self.word_by_word(inst, spirv::Op::CompositeConstruct),
+            Op::Part => self.part(inst),
+            Op::Byte => self.byte(inst),
+            Op::Permute => self.permute(inst),
+            Op::Pack => self.pack(inst),
+
+            Op::Load => self.load(inst),
+            Op::Store => return self.store(inst),
+            Op::Barrier => return self.barrier(),
+
+            Op::ShuffleXor => self.shuffle_xor(inst),
+            Op::Broadcast => self.broadcast(inst),
+
+            Op::Dot4 => self.dot4(inst),
+        };
+        if let Some(value) = inst.result {
+            self.values[value.index()] = result;
+        }
+    }
+
+    fn ty_of(&self, value: Value) -> Type {
+        self.kernel.types[value.index()]
+    }
+
+    fn id_of(&self, value: Value) -> Word {
+        self.values[value.index()]
+    }
+
+    fn operand(&self, inst: &Inst, number: usize) -> Word {
+        self.id_of(inst.operands[number])
+    }
+
+    fn result_ty(&self, inst: &Inst) -> Type {
+        inst.result.map_or(Type::one(Scalar::U32), |value| self.ty_of(value))
+    }
+
+    /// The SPIR-V type: `i32` is signed, and every other word that is not a float or bool unsigned.
+    fn spirv_ty(&mut self, ty: Type) -> Word {
+        let literal = Operand::LiteralBit32;
+        let (op, operands) = match ty.scalar {
+            Scalar::Bool => (spirv::Op::TypeBool, vec![]),
+            Scalar::F32 => (spirv::Op::TypeFloat, vec![literal(32)]),
+            Scalar::I32 => (spirv::Op::TypeInt, vec![literal(32), literal(1)]),
+            Scalar::U32 | Scalar::F16 | Scalar::I8x4 | Scalar::U8x4 => {
+                (spirv::Op::TypeInt, vec![literal(32), literal(0)])
+            }
+        };
+        let scalar = self.module.once(op, None, operands).0;
+        self.vector_ty(scalar, ty.width)
+    }
+
+    fn vector_ty(&mut self, scalar: Word, width: u8) -> Word {
+        if width == 1 {
+            return scalar;
+        }
+        let operands = vec![Operand::IdRef(scalar), Operand::LiteralBit32(width.into())];
+        self.module.once(spirv::Op::TypeVector, None, operands).0
+    }
+
+    fn u32_ty(&mut self) -> Word {
+        self.spirv_ty(Scalar::U32.into())
+    }
+
+    /// A constant, in each word.
+    fn constant(&mut self, ty: Type, word: u32) -> Word {
+        let one = self.spirv_ty(Type::one(ty.scalar));
+        let scalar = match (ty.scalar, word) {
+            (Scalar::Bool, 0) => self.module.once(spirv::Op::ConstantFalse, Some(one), vec![]),
+            (Scalar::Bool, _) => self.module.once(spirv::Op::ConstantTrue, Some(one), vec![]),
+            _ => self.module.once(spirv::Op::Constant, Some(one), vec![Operand::LiteralBit32(word)]),
+        };
+        if ty.width == 1 {
+            return scalar.0;
+        }
+        let vector = self.spirv_ty(ty);
+        let parts = vec![Operand::IdRef(scalar.0); ty.width.into()];
+        self.module.once(spirv::Op::ConstantComposite, Some(vector), parts).0
+    }
+
+    fn u32_constant(&mut self, word: u32) -> Word {
+        self.constant(Scalar::U32.into(), word)
+    }
+
+    fn constant_inst(&mut self, inst: &Inst) -> Word {
+        let (Attr::Word(word), Some(result)) = (inst.attr, inst.result) else {
+            unreachable!("a constant has a word");
+        };
+        let ty = self.ty_of(result);
+        if ty.width == 1 {
+            self.constants.insert(result, word);
+        }
+        self.constant(ty, word)
+    }
+
+    /// An instruction whose operands are all ids.
+    fn push(&mut self, op: spirv::Op, ty: Word, operands: &[Word]) -> Word {
+        self.module.push(op, ty, operands.iter().map(|&id| Operand::IdRef(id)).collect())
+    }
+
+    fn local_id(&mut self) -> Word {
+        if let Some(id) = self.places.local_id {
+            return id;
+        }
+        let id = if uses_subgroups(self.kernel) {
+            self.module.capability(Capability::GroupNonUniform);
+            let (number, lane) = (self.built_in(BuiltIn::SubgroupId, 1), self.subgroup_lane());
+            let (u32_, size) = (self.u32_ty(), self.u32_constant(self.target.subgroup_size));
+            let ids = |ids: [Word; 2]| ids.map(Operand::IdRef).to_vec();
+            let first = self.module.push_first(spirv::Op::IMul, u32_, ids([number, size]));
+            self.module.push_first(spirv::Op::IAdd, u32_, ids([first, lane]))
+        } else {
+            self.built_in(BuiltIn::LocalInvocationIndex, 1)
+        };
+        *self.places.local_id.insert(id)
+    }
+
+    fn group_id(&mut self) -> Word {
+        if let Some(id) = self.places.group_id {
+            return id;
+        }
+        let (place, u32_) = (self.built_in(BuiltIn::WorkgroupId, 3), self.u32_ty());
+        let [x, y] = [0, 1].map(|axis| {
+            let operands = vec![Operand::IdRef(place), Operand::LiteralBit32(axis)];
+            self.module.push_first(spirv::Op::CompositeExtract, u32_, operands)
+        });
+        let shift = self.u32_constant(GROUPS_A_ROW_LOG2);
+        let ids = |ids: [Word; 2]| ids.map(Operand::IdRef).to_vec();
+        let row = self.module.push_first(spirv::Op::ShiftLeftLogical, u32_, ids([y, shift]));
+        let id = self.module.push_first(spirv::Op::IAdd, u32_, ids([row, x]));
+        *self.places.group_id.insert(id)
+    }
+
+    /// The number of an invocation in its subgroup.
+    fn subgroup_lane(&mut self) -> Word {
+        if let Some(id) = self.places.subgroup_lane {
+            return id;
+        }
+        let id = self.built_in(BuiltIn::SubgroupLocalInvocationId, 1);
+        *self.places.subgroup_lane.insert(id)
+    }
+
+    fn built_in(&mut self, which: BuiltIn, width: u8) -> Word {
+        let u32_ = self.u32_ty();
+        let ty = self.vector_ty(u32_, width);
+        let variable = self.module.variable(StorageClass::Input, ty);
+        self.module.decorate(variable, Decoration::BuiltIn, &[Operand::BuiltIn(which)]);
+        self.module.push_first(spirv::Op::Load, ty, vec![Operand::IdRef(variable)])
+    }
+}
