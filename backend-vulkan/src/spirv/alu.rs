@@ -54,32 +54,11 @@ impl Emitter<'_> {
         self.extended(op, ty, &operands)
     }
 
-    fn extended(&mut self, op: GlslStd450Op, ty: Word, operands: &[Word]) -> Word {
+    pub(super) fn extended(&mut self, op: GlslStd450Op, ty: Word, operands: &[Word]) -> Word {
         let set = self.module.extended();
         let mut all = vec![Operand::IdRef(set), Operand::LiteralExtInstInteger(op as u32)];
         all.extend(operands.iter().map(|&id| Operand::IdRef(id)));
         self.module.push(Op::ExtInst, ty, all)
-    }
-
-    /// A half is the low half of its word, and the high half is zero.
-    pub(super) fn half_to_float(&mut self, inst: &Inst) -> Word {
-        let (half, width) = (self.operand(inst, 0), self.result_ty(inst).width);
-        let (f32_, u32_) = (self.spirv_ty(Scalar::F32.into()), self.u32_ty());
-        let two = self.vector_ty(f32_, 2);
-        let parts: Vec<Word> = (0..u32::from(width))
-            .map(|part| {
-                let half = if width == 1 { half } else { self.extract(u32_, half, part) };
-                let floats = self.extended(GlslStd450Op::UnpackHalf2x16, two, &[half]);
-                self.extract(f32_, floats, 0)
-            })
-            .collect();
-        match parts[..] {
-            [one] => one,
-            _ => {
-                let ty = self.vector_ty(f32_, width);
-                self.push(Op::CompositeConstruct, ty, &parts)
-            }
-        }
     }
 
     pub(super) fn cast(&mut self, inst: &Inst) -> Word {

@@ -1,15 +1,14 @@
 //! Memory: the launch's record, buffers behind addresses, shared arrays, barriers.
 //!
 //! An address becomes a pointer to an array of the words, or of the vectors, that an access wants; so a vector's access is
-//! one aligned access of 8 or 16 bytes. A half is loaded and stored as an integer of 16 bits, which is widened at once: a
-//! device needs to store such integers, not to calculate with them. Shared arrays have one type each: vectors of the widest
-//! access, with halves in whole words.
+//! one aligned access of 8 or 16 bytes. Shared arrays have one type each: vectors of the widest access.
 
 use std::collections::HashMap;
 
 use rspirv::dr::Operand;
-use rspirv::spirv::{Capability, Decoration, MemoryAccess, MemorySemantics, Op, Scope, StorageClass, Word};
+use rspirv::spirv::{Decoration, MemoryAccess, MemorySemantics, Op, Scope, StorageClass, Word};
 use unisonic_core::kir::kernel::{Attr, Block, Inst, ObjectId, Space, Stmt, Value};
+use unisonic_core::kir::verify::WORD_LEN_BYTES;
 use unisonic_core::kir::{Kernel, Scalar, Type};
 
 use super::Emitter;
@@ -63,6 +62,11 @@ fn widths(kernel: &Kernel, block: &Block, found: &mut [u8]) {
     }
 }
 
+/// Of a vector.
+fn len_bytes(width: u8) -> u32 {
+    u32::from(width) * WORD_LEN_BYTES as u32
+}
+
 /// Where elements lie, and how they are accessed.
 struct Place {
     /// Pointers to the words or vectors that make the value.
@@ -73,9 +77,9 @@ struct Place {
 }
 
 impl Emitter<'_> {
-    pub(super) fn load(&mut self, inst: &Inst) -> Word {
-        let (object, ty) = (self.object_of(inst), self.result_ty(inst));
-        let place = self.place(object, inst.operands[0], ty.width);
+    pub(super) fn load(&mut self, inst: &Inst, hint: MemoryAccess) -> Word {
+        let ty = self.result_ty(inst);
+        let place = self.place(inst, ty.width, hint);
         let words: Vec<Word> = (place.pointers.iter())
             .map(|&pointer| {
                 let mut operands = vec![Operand::IdRef(pointer)];
@@ -85,20 +89,18 @@ impl Emitter<'_> {
             .collect();
         let to = self.spirv_ty(ty);
         match words[..] {
-            [half] if self.is_half_in_memory(object) => self.push(Op::UConvert, to, &[half]),
             [whole] => whole,
             _ => self.push(Op::CompositeConstruct, to, &words),
         }
     }
 
     pub(super) fn store(&mut self, inst: &Inst) {
-        let (object, ty) = (self.object_of(inst), self.ty_of(inst.operands[1]));
-        let place = self.place(object, inst.operands[0], ty.width);
+        let ty = self.ty_of(inst.operands[1]);
+        let place = self.place(inst, ty.width, MemoryAccess::NONE);
         let value = self.operand(inst, 1);
         let one = self.spirv_ty(Type::one(ty.scalar));
         for (part, &pointer) in (0..).zip(&place.pointers) {
             let value = match place.pointers.len() {
-                1 if self.is_half_in_memory(object) => self.push(Op::UConvert, place.ty, &[value]),
                 1 => value,
                 _ => self.extract(one, value, part),
             };
@@ -108,37 +110,28 @@ impl Emitter<'_> {
         }
     }
 
-    fn object_of(&self, inst: &Inst) -> ObjectId {
+    fn place(&mut self, inst: &Inst, width: u8, hint: MemoryAccess) -> Place {
         let Attr::Object(id) = inst.attr else { unreachable!("an access has an object") };
-        id
-    }
-
-    fn is_half_in_memory(&self, id: ObjectId) -> bool {
-        let object = &self.kernel.objects[id.index()];
-        object.elem == Scalar::F16 && !matches!(object.space, Space::Shared { .. })
-    }
-
-    fn place(&mut self, id: ObjectId, index: Value, width: u8) -> Place {
+        let index = inst.operands[0];
         match self.kernel.objects[id.index()].space {
             Space::Shared { len } => self.place_in_shared(id, len, index, width),
-            Space::Read | Space::Write | Space::ReadWrite => self.place_in_buffer(id, index, width),
+            Space::Read | Space::Write | Space::ReadWrite => self.place_in_buffer(id, index, width, hint),
         }
     }
 
-    fn place_in_buffer(&mut self, id: ObjectId, index: Value, width: u8) -> Place {
+    fn place_in_buffer(&mut self, id: ObjectId, index: Value, width: u8, hint: MemoryAccess) -> Place {
         let kernel = self.kernel;
         let object = &kernel.objects[id.index()];
-        let (base, ty) = (self.pointer(id, width), self.stored_ty(object.elem, width));
+        let (base, ty) = (self.pointer(id, width), self.spirv_ty(Type { scalar: object.elem, width }));
         let (first, index) = (self.u32_constant(0), self.shifted_index(index, width));
         let pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
         let pointer = self.push(Op::AccessChain, pointer, &[base, first, index]);
-        let align = u32::from(width) * object.elem.stored_len_bytes().unwrap_or(4);
-        let mut access = MemoryAccess::ALIGNED;
+        let mut access = MemoryAccess::ALIGNED | hint;
         // What is not written is private; everything else takes part in barriers.
         if object.space.is_writable() {
             access |= MemoryAccess::NON_PRIVATE_POINTER;
         }
-        let access = vec![Operand::MemoryAccess(access), Operand::LiteralBit32(align)];
+        let access = vec![Operand::MemoryAccess(access), Operand::LiteralBit32(len_bytes(width))];
         Place { pointers: vec![pointer], ty, access }
     }
 
@@ -153,17 +146,6 @@ impl Emitter<'_> {
         }
         let (u32_, shift) = (self.u32_ty(), self.u32_constant(shift));
         self.push(Op::ShiftRightLogical, u32_, &[self.id_of(index), shift])
-    }
-
-    /// What an element, or a vector of them, is in a buffer.
-    fn stored_ty(&mut self, elem: Scalar, width: u8) -> Word {
-        if elem != Scalar::F16 {
-            return self.spirv_ty(Type { scalar: elem, width });
-        }
-        self.module.capability(Capability::StorageBuffer16BitAccess);
-        let bits = vec![Operand::LiteralBit32(16), Operand::LiteralBit32(0)];
-        let half = self.module.once(Op::TypeInt, None, bits).0;
-        self.vector_ty(half, width)
     }
 
     /// An object's address as a pointer to an array of vectors, made at the beginning of the function.
@@ -183,11 +165,11 @@ impl Emitter<'_> {
         if let Some(&ty) = self.memory.arrays.get(&(elem, width, is_read)) {
             return ty;
         }
-        let ty = self.stored_ty(elem, width);
+        let ty = self.spirv_ty(Type { scalar: elem, width });
         let (array, is_new) = self.module.once(Op::TypeRuntimeArray, None, vec![Operand::IdRef(ty)]);
         if is_new {
-            let stride = u32::from(width) * elem.stored_len_bytes().unwrap_or(4);
-            self.module.decorate(array, Decoration::ArrayStride, &[Operand::LiteralBit32(stride)]);
+            let stride = Operand::LiteralBit32(len_bytes(width));
+            self.module.decorate(array, Decoration::ArrayStride, &[stride]);
         }
         let holder = self.module.type_of_its_own(Op::TypeStruct, vec![Operand::IdRef(array)]);
         self.module.decorate(holder, Decoration::Block, &[]);

@@ -21,12 +21,13 @@
 //! preservation of signed zeros are declared where the device offers them. Equal kernels and targets give equal words.
 //!
 //! Start reading at [`emit`], then `flow.rs`. The other files are the families of the table of operations
-//! (`core::kir::op`): `alu.rs`, `shape.rs` (with `permute.rs`), `mem.rs`, `lanes.rs`, `dot.rs`. `module.rs` writes SPIR-V.
+//! (`core::kir::op`): `alu.rs`, `shape.rs` (with `permute.rs`), `mem.rs`, `lanes.rs`, `dot.rs`, `matrix.rs`. `module.rs` writes SPIR-V.
 
 mod alu;
 mod dot;
 mod flow;
 mod lanes;
+mod matrix;
 mod mem;
 mod module;
 mod permute;
@@ -36,7 +37,7 @@ use std::collections::HashMap;
 
 use rspirv::binary::Assemble;
 use rspirv::dr::Operand;
-use rspirv::spirv::{self, BuiltIn, Capability, Decoration, ExecutionMode, StorageClass, Word};
+use rspirv::spirv::{self, BuiltIn, Capability, Decoration, ExecutionMode, MemoryAccess, StorageClass, Word};
 use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
 use unisonic_core::kir::op::Effect;
 use unisonic_core::kir::{Kernel, Op, Scalar, Type};
@@ -150,27 +151,37 @@ impl Emitter<'_> {
             Op::FSub => self.float(inst, spirv::Op::FSub),
             Op::FMul => self.float(inst, spirv::Op::FMul),
             Op::I2F => self.word_by_word(inst, spirv::Op::ConvertSToF),
-            Op::H2F => self.half_to_float(inst),
             Op::Cast => self.cast(inst),
 
             Op::Vec2 | Op::Vec4 => self.word_by_word(inst, spirv::Op::CompositeConstruct),
             Op::Part => self.part(inst),
             Op::Byte => self.byte(inst),
+            Op::Half => self.half(inst),
             Op::Permute => self.permute(inst),
+            Op::PermuteBy => self.permute_by(inst),
             Op::Pack => self.pack(inst),
 
-            Op::Load => self.load(inst),
+            Op::Load => self.load(inst, MemoryAccess::NONE),
+            Op::LoadStream => self.load(inst, MemoryAccess::NONTEMPORAL),
             Op::Store => return self.store(inst),
+            Op::CopyAsync | Op::CopyCommit | Op::CopyWait => self.legalised_away(inst),
             Op::Barrier => return self.barrier(),
 
             Op::ShuffleXor => self.shuffle_xor(inst),
             Op::Broadcast => self.broadcast(inst),
 
             Op::Dot4 => self.dot4(inst),
+
+            Op::Mma16 | Op::Mma32 => self.matrix_product(inst),
         };
         if let Some(value) = inst.result {
             self.values[value.index()] = result;
         }
+    }
+
+    /// What no SPIR-V is made for.
+    fn legalised_away(&self, inst: &Inst) -> ! {
+        panic!("`{}` should have been legalised away", self.kernel.inst_text(inst))
     }
 
     fn ty_of(&self, value: Value) -> Type {
@@ -196,9 +207,7 @@ impl Emitter<'_> {
             Scalar::Bool => (spirv::Op::TypeBool, vec![]),
             Scalar::F32 => (spirv::Op::TypeFloat, vec![literal(32)]),
             Scalar::I32 => (spirv::Op::TypeInt, vec![literal(32), literal(1)]),
-            Scalar::U32 | Scalar::F16 | Scalar::I8x4 | Scalar::U8x4 => {
-                (spirv::Op::TypeInt, vec![literal(32), literal(0)])
-            }
+            Scalar::U32 | Scalar::I8x4 | Scalar::U8x4 => (spirv::Op::TypeInt, vec![literal(32), literal(0)]),
         };
         let scalar = self.module.once(op, None, operands).0;
         self.vector_ty(scalar, ty.width)
@@ -234,6 +243,12 @@ impl Emitter<'_> {
 
     fn u32_constant(&mut self, word: u32) -> Word {
         self.constant(Scalar::U32.into(), word)
+    }
+
+    fn constants_of(&mut self, words: [u32; 4]) -> Word {
+        let ty = self.spirv_ty(Type { scalar: Scalar::U32, width: 4 });
+        let parts = words.map(|word| Operand::IdRef(self.u32_constant(word))).to_vec();
+        self.module.once(spirv::Op::ConstantComposite, Some(ty), parts).0
     }
 
     fn constant_inst(&mut self, inst: &Inst) -> Word {

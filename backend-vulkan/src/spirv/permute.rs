@@ -2,6 +2,7 @@
 
 use rspirv::spirv::{Op, Word};
 use unisonic_core::kir::kernel::{Attr, Inst};
+use unisonic_core::kir::{Scalar, Type};
 
 use super::Emitter;
 
@@ -12,6 +13,36 @@ impl Emitter<'_> {
         let words = [0, 1].map(|number| self.operand(inst, number));
         let plan = Plan::new(selector, known, words[0] == words[1]);
         self.run_plan(&plan, words)
+    }
+
+    /// All four bytes at a time, as vectors: which word each comes from, where in it, and where to.
+    pub(super) fn permute_by(&mut self, inst: &Inst) -> Word {
+        let known = [0, 1].map(|number| self.constants.get(&inst.operands[number]).copied());
+        let [a, b, selector] = [0, 1, 2].map(|number| self.operand(inst, number));
+        if let Some(selector) = self.constants.get(&inst.operands[2]) {
+            return self.run_plan(&Plan::new((selector & 0x7777) as u16, known, a == b), [a, b]);
+        }
+        let four = Type { scalar: Scalar::U32, width: 4 };
+        let (u32x4, boolx4) = (self.spirv_ty(four), self.spirv_ty(four.with(Scalar::Bool)));
+        let [a, b, digits] =
+            [a, b, selector].map(|word| self.push(Op::CompositeConstruct, u32x4, &[word; 4]));
+        let by_digit = self.constants_of([0, 4, 8, 12]);
+        let digits = self.push(Op::ShiftRightLogical, u32x4, &[digits, by_digit]);
+        let [bit_of_b, low, bits_a_byte, byte, zero] =
+            [4, 3, 3, 0xFF, 0].map(|word| self.constant(four, word));
+        let is_of_b = self.push(Op::BitwiseAnd, u32x4, &[digits, bit_of_b]);
+        let is_of_b = self.push(Op::INotEqual, boolx4, &[is_of_b, zero]);
+        let words = self.push(Op::Select, u32x4, &[is_of_b, b, a]);
+        let places = self.push(Op::BitwiseAnd, u32x4, &[digits, low]);
+        let places = self.push(Op::ShiftLeftLogical, u32x4, &[places, bits_a_byte]);
+        let bytes = self.push(Op::ShiftRightLogical, u32x4, &[words, places]);
+        let bytes = self.push(Op::BitwiseAnd, u32x4, &[bytes, byte]);
+        let to = self.constants_of([0, 8, 16, 24]);
+        let bytes = self.push(Op::ShiftLeftLogical, u32x4, &[bytes, to]);
+        let u32_ = self.u32_ty();
+        let [x, y, z, w] = [0, 1, 2, 3].map(|part| self.extract(u32_, bytes, part));
+        let [low, high] = [[x, y], [z, w]].map(|pair| self.push(Op::BitwiseOr, u32_, &pair));
+        self.push(Op::BitwiseOr, u32_, &[low, high])
     }
 
     fn run_plan(&mut self, plan: &Plan, words: [Word; 2]) -> Word {

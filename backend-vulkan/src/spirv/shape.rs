@@ -1,7 +1,7 @@
 //! Vectors and packed bytes.
 
 use rspirv::dr::Operand;
-use rspirv::spirv::{Op, Word};
+use rspirv::spirv::{GlslStd450Op, Op, Word};
 use unisonic_core::kir::kernel::{Attr, Inst};
 use unisonic_core::kir::{Scalar, Type};
 
@@ -44,6 +44,15 @@ impl Emitter<'_> {
             _ => self.push(Op::BitFieldUExtract, u32_, &[word, offset, len]),
         };
         self.bitcast(byte, U32, I32)
+    }
+
+    /// Exact for subnormals too: they are normal numbers as f32.
+    pub(super) fn half(&mut self, inst: &Inst) -> Word {
+        let Attr::Index(index) = inst.attr else { unreachable!("a half has an index") };
+        let f32_ = self.spirv_ty(Scalar::F32.into());
+        let two = self.vector_ty(f32_, 2);
+        let floats = self.extended(GlslStd450Op::UnpackHalf2x16, two, &[self.operand(inst, 0)]);
+        self.extract(f32_, floats, index)
     }
 
     pub(super) fn pack(&mut self, inst: &Inst) -> Word {
