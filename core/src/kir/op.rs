@@ -283,7 +283,7 @@ ops! {
     }
     Dot {
         /// Four products of bytes added to an integer.
-        Dot4 = "dot4" (T, Is(I8x4), Is(I32)) -> Is(I32), Bytes, false, None, Pure, "c + sum of a_i*b_i mod 2^32";
+        Dot4 = "dot4" (OneT, Is(I8x4), Is(I32)) -> Is(I32), Bytes, false, None, Pure, "c + sum of a_i*b_i mod 2^32";
     }
     Matrix {
         /// A product of matrices of bytes, 16x16 by 16x8, over a cluster of 32 invocations.
