@@ -1,4 +1,4 @@
-//! Values of other invocations. Clusters are no larger than subgroups here: the legaliser makes others of shared memory.
+//! Values of other invocations of the subgroup: the legaliser makes exchanges across subgroups of shared memory.
 
 use rspirv::dr::Operand;
 use rspirv::spirv::{Capability, Op, Scope, Word};
@@ -9,6 +9,7 @@ use super::Emitter;
 impl Emitter<'_> {
     pub(super) fn shuffle_xor(&mut self, inst: &Inst) -> Word {
         let (_, mask) = self.cluster(inst);
+        self.fits(inst, mask + 1);
         let mask = self.u32_constant(mask);
         self.shuffle(inst, Op::GroupNonUniformShuffleXor, mask)
     }
@@ -16,6 +17,7 @@ impl Emitter<'_> {
     /// From the lane of the subgroup whose high bits are this one's.
     pub(super) fn broadcast(&mut self, inst: &Inst) -> Word {
         let (width, lane) = self.cluster(inst);
+        self.fits(inst, width);
         let mut from = self.u32_constant(lane);
         if width < self.target.subgroup_size {
             let (own, u32_) = (self.subgroup_lane(), self.u32_ty());
@@ -28,9 +30,14 @@ impl Emitter<'_> {
 
     fn cluster(&self, inst: &Inst) -> (u32, u32) {
         let Attr::Cluster { width, lane } = inst.attr else { unreachable!("an exchange has a cluster") };
-        let size = self.target.subgroup_size;
-        assert!(width <= size, "clusters of {width} in subgroups of {size} are legalised");
         (width, lane)
+    }
+
+    /// Subgroups begin at multiples of their size, as clusters do.
+    fn fits(&self, inst: &Inst, lanes: u32) {
+        if lanes > self.target.subgroup_size {
+            self.legalised_away(inst);
+        }
     }
 
     fn shuffle(&mut self, inst: &Inst, op: Op, lane: Word) -> Word {

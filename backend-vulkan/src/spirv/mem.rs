@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use rspirv::dr::Operand;
 use rspirv::spirv::{Decoration, MemoryAccess, MemorySemantics, Op, Scope, StorageClass, Word};
-use unisonic_core::kir::kernel::{Attr, Block, Inst, ObjectId, Space, Stmt, Value};
+use unisonic_core::kir::abi;
+use unisonic_core::kir::kernel::{Attr, Block, Inst, ObjectId, ParamId, Space, Stmt, Value};
 use unisonic_core::kir::verify::WORD_LEN_BYTES;
 use unisonic_core::kir::{Kernel, Scalar, Type};
 
@@ -186,10 +187,9 @@ impl Emitter<'_> {
         if let Some(&address) = self.memory.addresses.get(&id) {
             return address;
         }
-        let before = &self.kernel.objects[..id.index()];
-        let member = before.iter().filter(|object| !matches!(object.space, Space::Shared { .. })).count();
+        let member = abi::addressed(self.kernel).take_while(|&other| other != id).count();
         let two = Type { scalar: Scalar::U32, width: 2 };
-        let address = self.record_member(member, two, 8);
+        let address = self.record_member(member, two, abi::ADDRESS_LEN_BYTES);
         self.memory.addresses.insert(id, address);
         address
     }
@@ -199,13 +199,14 @@ impl Emitter<'_> {
         if let Some(&param) = self.memory.params.get(&id.index()) {
             return param;
         }
-        let param = self.record_member(self.address_count() + id.index(), self.result_ty(inst), 4);
+        let param =
+            self.record_member(self.address_count() + id.index(), self.result_ty(inst), abi::PARAM_LEN_BYTES);
         self.memory.params.insert(id.index(), param);
         param
     }
 
     fn address_count(&self) -> usize {
-        self.kernel.objects.iter().filter(|object| !matches!(object.space, Space::Shared { .. })).count()
+        abi::addressed(self.kernel).count()
     }
 
     /// A member of the launch's record, loaded at the beginning of the function.
@@ -232,9 +233,10 @@ impl Emitter<'_> {
         }
         let ty = self.module.type_of_its_own(Op::TypeStruct, members);
         self.module.decorate(ty, Decoration::Block, &[]);
-        let addresses = self.address_count() as u32;
-        let offsets = (0..addresses).map(|i| 8 * i);
-        let offsets = offsets.chain((0..self.kernel.params.len() as u32).map(|i| 8 * addresses + 4 * i));
+        let kernel = self.kernel;
+        let addresses = abi::addressed(kernel).filter_map(|id| abi::address_offset_bytes(kernel, id));
+        let params = (0..kernel.params.len() as u32).map(|id| abi::param_offset_bytes(kernel, ParamId(id)));
+        let offsets: Vec<u32> = addresses.chain(params).collect();
         for (member, offset) in (0..).zip(offsets) {
             self.module.decorate_member(ty, member, Decoration::Offset, &[Operand::LiteralBit32(offset)]);
             self.module.decorate_member(ty, member, Decoration::NonWritable, &[]);

@@ -39,6 +39,7 @@ use rspirv::binary::Assemble;
 use rspirv::dr::Operand;
 use rspirv::spirv::{self, BuiltIn, Capability, Decoration, ExecutionMode, MemoryAccess, StorageClass, Word};
 use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
+use unisonic_core::kir::legal::Caps;
 use unisonic_core::kir::op::Effect;
 use unisonic_core::kir::{Kernel, Op, Scalar, Type};
 
@@ -53,6 +54,8 @@ const GROUPS_A_ROW_LOG2: u32 = 15;
 pub struct Target {
     /// Invocations of a subgroup: what the pipeline will require.
     pub subgroup_size: u32,
+    /// Whether packed dot products can be had (`shaderIntegerDotProduct`).
+    pub integer_dot: bool,
     /// Whether rounding to nearest even can be declared for f32 (`shaderRoundingModeRTEFloat32`).
     pub rounds_to_even: bool,
     /// Whether the preservation of signed zeros, infinities and NaN can be declared for f32
@@ -60,10 +63,28 @@ pub struct Target {
     pub preserves_signed_zeros: bool,
 }
 
+impl Target {
+    /// What a kernel may hold: the legaliser's question.
+    ///
+    /// Halves are not taken out of words by SPIR-V's own instruction, though [`emit`] knows it and every driver that was
+    /// measured is exact: the specification lets it flush subnormal halves. Matrix products are not emitted yet.
+    pub fn caps(&self) -> Caps {
+        Caps {
+            subgroup: self.subgroup_size,
+            dot4: self.integer_dot,
+            mma16: false,
+            mma32: false,
+            half: false,
+            copy_async: false,
+            vector: 4,
+        }
+    }
+}
+
 /// The words of the module, whose entry point has the kernel's name.
 ///
-/// The kernel verifies and is legal for the target's device: its clusters fit into the subgroup, and what the device has no
-/// instruction for is legalised away. Anything else is a bug, and may panic.
+/// The kernel verifies and is legal: what [`Target::caps`] lacks, except for halves, has been legalised away. Anything else
+/// is a bug, and may panic.
 pub fn emit(kernel: &Kernel, target: &Target) -> Vec<u32> {
     let mut emitter = Emitter {
         kernel,

@@ -167,7 +167,7 @@ fn of(op: Op) -> Vec<Case> {
                 .collect();
             for stated in stated_types(op, width) {
                 let Ok(Some(result)) = row.check(&operands, stated) else { continue };
-                for attr in attributes(op) {
+                for attr in attributes(op, result) {
                     let case = case(op, &operands, result, attr);
                     let is_new = cases.iter().all(|other| other.kernel != case.kernel);
                     if is_new && verify(&case.kernel).is_empty() {
@@ -187,7 +187,8 @@ fn stated_types(op: Op, width: u8) -> Vec<Option<Type>> {
     Scalar::ALL.iter().map(|&scalar| Some(Type { scalar, width })).collect()
 }
 
-fn attributes(op: Op) -> Vec<Attr> {
+/// Each mask and lane of a cluster on u32, and some on other types.
+fn attributes(op: Op, ty: Type) -> Vec<Attr> {
     match op.row().attr {
         AttrKind::None => vec![Attr::None],
         AttrKind::Word => [0, 1, 0x3FC0_0000, 0x8000_0000, u32::MAX].map(Attr::Word).to_vec(),
@@ -201,7 +202,11 @@ fn attributes(op: Op) -> Vec<Attr> {
         .to_vec(),
         AttrKind::Cluster => CLUSTER_WIDTHS
             .into_iter()
-            .flat_map(|width| (0..width).map(move |lane| Attr::Cluster { width, lane }))
+            .flat_map(|width| (0..width).map(move |lane| (width, lane)))
+            .filter(|&(width, lane)| {
+                ty == Type::one(Scalar::U32) || [1, width / 2, width - 1].contains(&lane)
+            })
+            .map(|(width, lane)| Attr::Cluster { width, lane })
             .collect(),
         AttrKind::Object | AttrKind::Copy => unreachable!("accesses are written by hand"),
     }

@@ -13,7 +13,8 @@ use std::sync::Once;
 use unisonic_vulkan::spirv::Target;
 
 /// What most GPUs offer.
-pub const GPU: Target = Target { subgroup_size: 32, rounds_to_even: true, preserves_signed_zeros: true };
+pub const GPU: Target =
+    Target { subgroup_size: 32, integer_dot: true, rounds_to_even: true, preserves_signed_zeros: true };
 
 /// Whether the tier of this run (DEVELOPERS.md) fetches what tests need.
 fn tier_fetches() -> bool {

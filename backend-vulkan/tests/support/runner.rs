@@ -5,12 +5,10 @@
 use std::ffi::CString;
 
 use ash::vk;
-use unisonic_core::kir::Kernel;
 use unisonic_core::kir::interp::Launch;
+use unisonic_core::kir::{Kernel, abi};
 use unisonic_vulkan::spirv::{GROUPS_A_ROW, Target, uses_subgroups};
 
-/// Where each buffer of a launch begins.
-const BUFFER_ALIGN: usize = 256;
 /// A launch that takes longer is taken for one that does not end.
 const TIMEOUT_NS: u64 = 60_000_000_000;
 
@@ -19,8 +17,6 @@ pub struct Gpu {
     /// Name, driver and version.
     pub name: String,
     pub target: Target,
-    /// Whether packed dot products can be had.
-    pub has_dot: bool,
     pub max_workgroup: u32,
     pub max_shared_len_bytes: u32,
     max_groups: u32,
@@ -91,6 +87,7 @@ impl Gpu {
         }
         let target = Target {
             subgroup_size: of11.subgroup_size,
+            integer_dot: has13.shader_integer_dot_product != 0,
             rounds_to_even: of12.shader_rounding_mode_rte_float32 != 0,
             preserves_signed_zeros: of12.shader_signed_zero_inf_nan_preserve_float32 != 0,
         };
@@ -103,7 +100,6 @@ impl Gpu {
         Some(Self {
             name: format!("{device_name}, {driver} {version}, subgroups of {}", target.subgroup_size),
             target,
-            has_dot: has13.shader_integer_dot_product != 0,
             max_workgroup: properties.limits.max_compute_work_group_invocations,
             max_shared_len_bytes: properties.limits.max_compute_shared_memory_size,
             max_groups: properties.limits.max_compute_work_group_count[0],
@@ -151,7 +147,7 @@ impl Gpu {
         unsafe {
             let layout = self.pipeline_layout();
             let pipeline = self.pipeline(kernel, words, layout, launch.groups > self.max_groups);
-            let memory = self.upload(launch);
+            let memory = self.upload(kernel, launch);
             self.submit(|commands| {
                 self.device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
                 let record = memory.record.to_le_bytes();
@@ -230,17 +226,17 @@ impl Gpu {
     }
 
     /// Buffers and the record in one allocation.
-    unsafe fn upload(&self, launch: &Launch) -> Memory {
+    unsafe fn upload(&self, kernel: &Kernel, launch: &Launch) -> Memory {
         let mut offsets = vec![];
         let mut len = 0_usize;
         for buffer in &launch.buffers {
             offsets.push(len);
-            len = (len + buffer.len()).next_multiple_of(BUFFER_ALIGN);
+            len = (len + buffer.len()).next_multiple_of(abi::ALIGN_BYTES as usize);
         }
         let record_at = len;
-        len += 8 * launch.buffers.len() + 4 * launch.params.len();
+        len += abi::record_len_bytes(kernel).max(abi::ADDRESS_LEN_BYTES) as usize;
         let info = vk::BufferCreateInfo::default()
-            .size(len.max(BUFFER_ALIGN) as u64)
+            .size(len as u64)
             .usage(vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS);
         let mut addressed =
             vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
