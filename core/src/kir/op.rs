@@ -247,7 +247,7 @@ ops! {
         /// A component of a vector.
         Part = "part" (T) -> OneT, Any, false, Index, Pure, "a[index]";
         /// A byte of a word, extended by the sign for i8x4 and by zeros for u8x4.
-        Byte = "byte" (T) -> Is(I32), Bytes, false, Index, Pure, "a[index]";
+        Byte = "byte" (OneT) -> Is(I32), Bytes, false, Index, Pure, "a[index]";
         /// The IEEE binary16 in the low half of a word (index 0) or the high one (1) as a float; exact, subnormals too.
         Half = "half" (Is(U32)) -> Is(F32), Any, false, Index, Pure, "binary16 a[index]";
         /// Bytes chosen from two words: digit i of the selector names the byte (0-3 of a, 4-7 of b) that becomes byte i.

@@ -298,7 +298,7 @@ impl Verifier<'_> {
                     Op::Half => 2,
                     _ => types.first().map_or(0, |ty| u32::from(ty.width)),
                 };
-                if index >= len || (inst.op == Op::Byte && types.first().is_some_and(|ty| ty.width != 1)) {
+                if index >= len {
                     self.fault(Rule::Attribute, at, format!("there is no part {index}"));
                 }
             }
