@@ -14,6 +14,7 @@ use unisonic_core::kir::build::kernel;
 use unisonic_core::kir::interp::{Launch, run};
 use unisonic_core::kir::kernel::Space;
 use unisonic_core::kir::legal::{Caps, legalize};
+use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::verify::WORD_LEN_BYTES;
 use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_vulkan::spirv::emit;
@@ -80,6 +81,17 @@ fn every_operation_equals_the_interpreter() {
             }
         }
         println!("{}: {} cases", gpu.name, cases.len());
+    }
+}
+
+/// Branches, loops and exchanges in any order.
+#[test]
+fn random_kernels_equal_the_interpreter() {
+    for gpu in devices_for("random kernels on a Vulkan device") {
+        for seed in 0..if support::is_full() { 200 } else { 30 } {
+            let (kernel, launch) = random_kernel(seed, 40);
+            compare(&gpu, &format!("random kernel {seed}"), &kernel, &gpu.target.caps(), &launch);
+        }
     }
 }
 

@@ -25,6 +25,11 @@ fn tier_fetches() -> bool {
     }
 }
 
+/// Whether this run leaves nothing out.
+pub fn is_full() -> bool {
+    std::env::var("UNISONIC_TIER").as_deref() == Ok("full")
+}
+
 /// Says on stderr, past libtest's capture, that something was left out.
 pub fn skipped(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr().lock(), "skipped: {what} ({why})");
