@@ -13,6 +13,11 @@ fn like<'k>(k: &'k Build, x: V<'k>, value: f32) -> V<'k> {
     k.constant(x.ty().with(Scalar::F32), value.to_bits())
 }
 
+/// Whether a bool is false.
+pub fn not(x: V<'_>) -> V<'_> {
+    x ^ x.constant(1)
+}
+
 /// `Bits(|x|)`, as i32: patterns without a sign are ordered like integers.
 pub fn abs_bits(x: V<'_>) -> V<'_> {
     x.cast(Scalar::I32) & 0x7FFF_FFFF

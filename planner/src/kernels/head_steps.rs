@@ -5,7 +5,7 @@ use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::numerics::range::{ACTIVATION_LIMIT, HEAD_LIMIT};
 
 use super::RowKernel;
-use super::heads::{FwhtEnd, Head, HeadNormIn, Rope, RopeIn, amax, fwht};
+use super::heads::{Head, HeadNormIn, Rope, RopeIn, amax, rotate_value};
 use super::kv::{KEYS, KvLayout, Pages};
 use super::quantizer::{Bits, Quantizer, pack, split};
 use super::reduce::CLUSTER;
@@ -273,7 +273,7 @@ impl<'k> Slot<'k> {
     fn write_value(&self, head: &Head<'k>) -> V<'k> {
         let (k, layout) = (self.at.k, self.layout);
         let mut words = head.values(None);
-        fwht(k, layout.head_len, FwhtEnd::Value, &mut words);
+        rotate_value(k, layout.head_len, &mut words);
         let quantizer = Quantizer::new(k, Bits::Eight, amax(k, &words), ACTIVATION_LIMIT);
         for word in &words {
             k.when(self.at.exists & word.exists, || {

@@ -219,17 +219,8 @@ pub fn amax<'k>(k: &'k Build, words: &[Word<'k>]) -> V<'k> {
     cluster_max(largest, CLUSTER).cast(Scalar::F32)
 }
 
-/// Which end of attention transforms a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FwhtEnd {
-    /// A value that is written: times 2^-s.
-    Value,
-    /// The output: times 2^-s'.
-    Output,
-}
-
-/// `FWHT(x)` times the factor of that end (`core::numerics::fwht`).
-pub fn fwht<'k>(k: &'k Build, len: u32, end: FwhtEnd, words: &mut [Word<'k>]) {
+/// `FWHT(v)*2^-s` (`core::numerics::fwht`), of a value that is written.
+pub fn rotate_value<'k>(k: &'k Build, len: u32, words: &mut [Word<'k>]) {
     let block = fwht_block(len as usize) as u32;
     for word in words.iter_mut() {
         let four = word.four;
@@ -259,8 +250,7 @@ pub fn fwht<'k>(k: &'k Build, len: u32, end: FwhtEnd, words: &mut [Word<'k>]) {
         }
         h *= 2;
     }
-    let (value, output) = fwht_scales(len as usize);
-    let factor = k.f32(if end == FwhtEnd::Value { value } else { output });
+    let factor = k.f32(fwht_scales(len as usize).0);
     for word in words {
         word.four = word.four * k.vector([factor; 4]);
     }

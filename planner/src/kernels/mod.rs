@@ -6,6 +6,7 @@
 
 mod a16;
 mod argmax;
+mod attention;
 pub mod elementary;
 mod embed;
 mod head_steps;
@@ -21,6 +22,7 @@ pub mod samples;
 
 pub use a16::A16Form;
 pub use argmax::{argmax_join, argmax_parts};
+pub use attention::{Attention, DecodeShape, attention_decode, attention_merge};
 pub use embed::{embed_blocks, embed_floats};
 pub use head_steps::{HeadShape, PrepareQuery, WriteKv, head_norm, prepare_query, rope, write_kv};
 pub use heads::Rope;

@@ -5,7 +5,7 @@ use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, V};
 
 use super::super::elementary::snap;
-use super::source::{Bytes, f16_to_f32, sign_extend};
+use super::source::{Bytes, sign_extend};
 
 /// The 16 levels of IQ4_NL and IQ4_XS as bytes of words.
 const IQ4_LEVELS: [u32; 4] = [0xBFAD_9881, 0xF6EA_DDCF, 0x2619_0D01, 0x7159_4535];
@@ -16,7 +16,7 @@ const MXFP4_LEVELS: [u32; 4] = [0x0302_0100, 0x0C08_0604, 0xFDFE_FF00, 0xF4F8_FA
 pub fn element<'k>(k: &'k Build, format: BlockFormat, block: Bytes<'k>, j: V<'k>) -> V<'k> {
     let q = integer(k, format, block, j);
     let (d_at, m_at) = scales_at(format);
-    let half = |at: u32| f16_to_f32(k, block.half(k.u32(at)));
+    let half = |at: u32| block.half(k.u32(at)).half(0);
     let d = if format == BlockFormat::MXFP4 { mxfp4_scale(k, block) } else { half(d_at) };
     let value = match (format.scale_layout(), m_at) {
         (ScaleLayout::Block32 | ScaleLayout::Block256, None) => q.to_f32() * d,

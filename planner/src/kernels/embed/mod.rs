@@ -18,7 +18,7 @@ use super::elementary::{abs_bits, snap};
 use super::quantizer::{Bits, Quantizer};
 use super::reduce::cluster_max;
 use super::{ROW_LANES, RowKernel};
-use source::{Bytes, f16_to_f32};
+use source::Bytes;
 
 /// `out[r]` = row `tokens[r]` of a table of quantised blocks, times `scale` if any (`core::numerics::embedding::embed_row`).
 ///
@@ -47,7 +47,7 @@ pub fn embed_floats(source: FloatSource, width: u32, scale: Option<f32>) -> RowK
         // Past the row are zeros, which change no maximum.
         let [x] = k.choose(
             column.lt(k.u32(width)),
-            || [float(k, source, Bytes::of_row(table, token, row_len_bytes), column)],
+            || [float(source, Bytes::of_row(table, token, row_len_bytes), column)],
             || [k.f32(0.0)],
         );
         let amax = cluster_max(abs_bits(x), w16::BLOCK as u32).cast(Scalar::F32);
@@ -58,10 +58,10 @@ pub fn embed_floats(source: FloatSource, width: u32, scale: Option<f32>) -> RowK
 }
 
 /// Element `column` of a row of floats.
-fn float<'k>(k: &'k Build, source: FloatSource, row: Bytes<'k>, column: V<'k>) -> V<'k> {
+fn float<'k>(source: FloatSource, row: Bytes<'k>, column: V<'k>) -> V<'k> {
     match source {
         FloatSource::F32 => row.word(column * 4).cast(Scalar::F32),
-        FloatSource::F16 => f16_to_f32(k, row.half(column * 2)),
+        FloatSource::F16 => row.half(column * 2).half(0),
         FloatSource::BF16 => (row.half(column * 2) << 16).cast(Scalar::F32),
     }
 }

@@ -1,8 +1,7 @@
 //! Bytes of a tensor that is held as words.
 
 use unisonic_core::kir::Scalar;
-use unisonic_core::kir::build::{Build, Mem, V};
-use unisonic_core::numerics::float::pow2;
+use unisonic_core::kir::build::{Mem, V};
 
 /// A place in a tensor: a word of it, and bytes after that. Words and bytes are apart because a tensor may have more than 2^32
 /// bytes.
@@ -48,16 +47,6 @@ impl<'k> Bytes<'k> {
         let (word, bits) = self.around(at);
         (word >> bits) & 0xFF
     }
-}
-
-/// binary16, finite, in the low half of a word, to f32: exact (`core::format::blocks::f16_to_f32`).
-pub fn f16_to_f32<'k>(k: &'k Build, half: V<'k>) -> V<'k> {
-    let magnitude = half & 0x7FFF;
-    let normal = (magnitude << 13) + 0x3800_0000;
-    // The fraction of a subnormal counts 2^-24.
-    let subnormal = (magnitude.cast(Scalar::I32).to_f32() * k.f32(pow2(-24))).cast(Scalar::U32);
-    let bits = magnitude.lt(k.u32(0x400)).select(subnormal, normal);
-    (bits | ((half & 0x8000) << 16)).cast(Scalar::F32)
 }
 
 /// The low `bits` bits of a word as a signed integer.

@@ -1,0 +1,94 @@
+//! The end of attention: states of groups become rows.
+
+use unisonic_core::kir::build::{Build, Mem, V, kernel};
+use unisonic_core::kir::{Kernel, Scalar};
+use unisonic_core::numerics::fwht::{fwht_block, fwht_scales};
+
+use super::super::a16::Place;
+use super::super::elementary::{recip, snap};
+use super::super::quantize::{Outputs, Results};
+use super::super::reduce::CLUSTER;
+use super::super::{ROW_LANES, RowKernel};
+use super::state::State;
+use super::{Attention, GROUP, Seen};
+
+/// The output rows from the states of [`super::attention_decode`]: level 2 of `core::numerics::merge`, then
+/// `core::numerics::attention::finish`; to f32, to A16 or to both. An invocation computes an element.
+///
+/// Buffers: `maxima`, `sums`, `outputs` as written there; `positions`, a u32 a row; `out`, rows of `heads*head_len` f32, if asked; the
+/// regions of A16 and `flags`, a word a superblock, if asked. Parameter: `groups`, as there. Reads 4 bytes an element and group,
+/// writes 4 and about 2; about 15 operations an element and group.
+pub fn attention_merge(attention: Attention, outputs: Outputs) -> RowKernel {
+    let head_len = attention.layout.head_len;
+    assert!(head_len.is_multiple_of(16) && head_len <= ROW_LANES, "heads of {head_len}");
+    let width = attention.heads * head_len;
+    let groups_a_row = width.div_ceil(ROW_LANES);
+    let kernel: Kernel = kernel("attention_merge", ROW_LANES, |k| {
+        let (maxima, sums) = (k.read("maxima", Scalar::I32), k.read("sums", Scalar::F32));
+        let group_outputs = k.read("outputs", Scalar::F32);
+        let positions = k.read("positions", Scalar::U32);
+        let results = Results::declare(k, width, outputs);
+        let groups = k.param("groups", Scalar::U32);
+        let scratch = k.shared("scratch", Scalar::F32, ROW_LANES);
+        let (row, part, lane) = (k.group_id() / groups_a_row, k.group_id() % groups_a_row, k.local_id());
+        let element = part * ROW_LANES + lane;
+        let seen = Seen::new(k, positions.load(row), attention.window);
+        let first = seen.first_chunk() / GROUP;
+        let end = (seen.end_chunk() - 1) / GROUP + 1;
+
+        // Past the row are zeros.
+        let [o] = k.choose(
+            element.lt(k.u32(width)),
+            || {
+                let (head, d) = (row * attention.heads + element / head_len, element % head_len);
+                let merged = k.fold(first, end, 1, State::none(k).parts(), |group, merged| {
+                    let state = head * groups + group;
+                    let later = State {
+                        max: maxima.load(state),
+                        sum: sums.load(state),
+                        output: group_outputs.load(state * head_len + d),
+                    };
+                    State::from_parts(merged).merge(k, later, group.eq(first)).parts()
+                });
+                let State { sum, output, .. } = State::from_parts(merged);
+                [snap(k, output * recip(k, sum))]
+            },
+            || [k.f32(0.0)],
+        );
+        let o = fwht_of_lanes(k, scratch, head_len, o);
+        scratch.store(lane, o);
+        k.barrier();
+        // The first cluster has the superblock, the others one that no row has.
+        let cluster = lane / CLUSTER;
+        let s = cluster.eq(k.u32(0)).select(part, k.u32(groups_a_row));
+        let at = Place::new(k, row, s, width);
+        let b = (at.lane >> 2) << 5;
+        let values = [0, 16].map(|half| scratch.load_vector(b + ((at.lane & 3) << 2) + half, 4));
+        results.store(at, values, k.constant(Scalar::Bool.into(), 1));
+    });
+    let flags_a_row = outputs.a16.map_or(0, |form| form.superblocks());
+    RowKernel { kernel, groups_a_row, flags_a_row }
+}
+
+/// `FWHT(o)*2^-s'` of heads whose elements are on neighbouring invocations; a block of the transform never leaves the workgroup.
+/// `scratch` may be written again at once.
+fn fwht_of_lanes<'k>(k: &'k Build, scratch: Mem<'k>, head_len: u32, o: V<'k>) -> V<'k> {
+    let block = fwht_block(head_len as usize) as u32;
+    let lane = k.local_id();
+    let mut o = o;
+    let mut h = 1;
+    while h < block {
+        let other = if h < CLUSTER {
+            o.shuffle_xor(CLUSTER, h)
+        } else {
+            scratch.store(lane, o);
+            k.barrier();
+            let other = scratch.load(lane ^ h);
+            k.barrier();
+            other
+        };
+        o = (lane & h).eq(k.u32(0)).select(o + other, other - o);
+        h *= 2;
+    }
+    o * k.f32(fwht_scales(head_len as usize).1)
+}
