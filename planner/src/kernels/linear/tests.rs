@@ -3,6 +3,7 @@
 use unisonic_core::format::blocks::{BlockFormat, DecodedRow, decode_row};
 use unisonic_core::kir::interp::{Launch, run};
 use unisonic_core::kir::kernel::Space;
+use unisonic_core::kir::legal::{Caps, legalize};
 use unisonic_core::kir::verify;
 use unisonic_core::numerics::a16::{A16Row, plane_len, quantize_a16, scales_len};
 use unisonic_core::numerics::linear::linear_row;
@@ -284,6 +285,24 @@ fn kernels_of_real_shapes_verify() {
             let tuning = Tiled::new(layout, x);
             let linear = tiled(layout, x, EPILOGUES[1], tuning);
             assert_eq!(verify(&linear.kernel), [], "{layout:?}, {tuning:?}");
+        }
+    }
+}
+
+/// What a device without matrix instructions, dot products, wide loads and subgroups is given has the same results.
+#[test]
+fn legalised_kernels_equal_the_reference() {
+    let formats = [BlockFormat::Q4_K, BlockFormat::Q6_K, BlockFormat::Q5_1, BlockFormat::IQ4_NL];
+    for format in formats.map(WeightFormat::Block).into_iter().chain([WeightFormat::W16]) {
+        let (matrix, x) = (Matrix::new(format, 24, 512), Activations::new(3, 512));
+        let (layout, x_layout, epilogue) = (matrix.layout, x.layout, EPILOGUES[1]);
+        for linear in [
+            split_k(layout, x_layout, epilogue, split(Form::Matrix, SPLITS[0])),
+            split_k(layout, x_layout, epilogue, split(Form::Dot4, SPLITS[1])),
+            tiled(layout, x_layout, epilogue, tile(TILES[0])),
+        ] {
+            let kernel = legalize(&linear.kernel, &Caps::NONE);
+            check(&matrix, &x, epilogue, &Linear { kernel, ..linear });
         }
     }
 }
