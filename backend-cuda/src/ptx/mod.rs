@@ -4,7 +4,7 @@
 //! the table has its file, named as in the interpreter: `alu.rs`, `shape.rs`, `mem.rs`, `lanes.rs`, `dot.rs`,
 //! `matrix.rs`; `flow.rs` has blocks, branches and loops. [`target`] says what GPUs there are.
 //!
-//! **Parameters** of the entry are the launch's record: for each object that is not shared, in the kernel's order, a `.u64`
+//! **Parameters** of the entry are the launch's record (`core::kir::abi`): for each object that is not shared, in the kernel's order, a `.u64`
 //! device address; after them each parameter of the kernel, a `.b32`. A launch has `workgroup` threads a block in one
 //! dimension, and [`dynamic_shared_len_bytes`] of dynamic shared memory.
 //!
@@ -22,7 +22,7 @@ mod registers;
 mod shape;
 mod target;
 
-pub use target::{Caps, Target, Version};
+pub use target::{Target, Version};
 
 use emitter::Emitter;
 use unisonic_core::kir::Kernel;
@@ -34,8 +34,8 @@ const ELEM_LEN_BYTES: u32 = 4;
 /// Shared memory that PTX lets a kernel declare by itself; more is asked for at the launch.
 const MAX_STATIC_SHARED_LEN_BYTES: u32 = 48 * 1024;
 
-/// The PTX module of a kernel that verifies and has only operations that the target has ([`Target::has`]). Its one entry is
-/// called [`entry_name`]. The same input gives the same bytes.
+/// The PTX module of a kernel that verifies and is legal for [`Target::caps`]. Its one entry is called [`entry_name`]. The
+/// same input gives the same bytes.
 pub fn emit(kernel: &Kernel, target: Target) -> String {
     let mut emitter = Emitter::new(kernel, target);
     emitter.block(&kernel.body);

@@ -1,6 +1,6 @@
 //! The GPUs that kernels are emitted for, and what each has.
 
-use unisonic_core::kir::Op;
+use unisonic_core::kir::legal::Caps;
 
 /// A PTX target. A device runs what was emitted for its own compute capability or a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,19 +26,6 @@ pub struct Version {
     pub major: u8,
     /// After it.
     pub minor: u8,
-}
-
-/// What a target has of what not all have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caps {
-    /// `dot4` as one instruction.
-    pub dot4: bool,
-    /// `mma16` and `mma32`: products of int8 matrices over 32 invocations.
-    pub mma: bool,
-    /// `copy_async`, `copy_commit`, `copy_wait`.
-    pub copy_async: bool,
-    /// Largest shared memory of a workgroup.
-    pub max_shared_len_bytes: u32,
 }
 
 impl Target {
@@ -92,34 +79,22 @@ impl Target {
         Version { major, minor }
     }
 
-    /// What it has of what not all have (PTX ISA: `dp4a`, `mma`, `cp.async`; CUDA C++ Programming Guide: technical
-    /// specifications per compute capability).
+    /// What it has, for the legaliser (PTX ISA: `dp4a`, `mma`, `cp.async`, `shfl`).
     pub fn caps(self) -> Caps {
         let from_sm80 = self >= Target::Sm80;
-        let max_shared_len_kib = match self {
+        Caps { mma16: from_sm80, mma32: from_sm80, copy_async: from_sm80, ..Caps::ALL }
+    }
+
+    /// Largest shared memory of a workgroup (CUDA C++ Programming Guide, technical specifications per compute capability).
+    pub fn max_shared_len_bytes(self) -> u32 {
+        let kib = match self {
             Target::Sm61 => 48,
             Target::Sm75 => 64,
             Target::Sm80 => 163,
             Target::Sm86 | Target::Sm89 => 99,
             Target::Sm90 => 227,
         };
-        Caps {
-            dot4: true,
-            mma: from_sm80,
-            copy_async: from_sm80,
-            max_shared_len_bytes: max_shared_len_kib * 1024,
-        }
-    }
-
-    /// Whether it has an operation; what it has not, the legaliser has to replace before a kernel is emitted.
-    pub fn has(self, op: Op) -> bool {
-        let caps = self.caps();
-        match op {
-            Op::Dot4 => caps.dot4,
-            Op::Mma16 | Op::Mma32 => caps.mma,
-            Op::CopyAsync | Op::CopyCommit | Op::CopyWait => caps.copy_async,
-            _ => true,
-        }
+        kib * 1024
     }
 }
 

@@ -7,9 +7,10 @@ pub mod ptxas;
 
 use std::path::{Path, PathBuf};
 
-use unisonic_core::kir::kernel::{Block, Stmt};
+use unisonic_core::kir::legal::legalize;
+use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::{Kernel, parse, verify};
-use unisonic_cuda::ptx::Target;
+use unisonic_cuda::ptx::{Target, emit};
 
 /// A path of this crate.
 pub fn path(path: &str) -> PathBuf {
@@ -41,17 +42,19 @@ pub fn templates() -> Vec<(String, Kernel)> {
     ]
 }
 
-/// Whether a target has all operations of a kernel, and enough shared memory.
-pub fn runs_on(kernel: &Kernel, target: Target) -> bool {
-    fn block(of: &Block, target: Target) -> bool {
-        of.stmts.iter().all(|stmt| match stmt {
-            Stmt::Inst(inst) => target.has(inst.op),
-            Stmt::If { then, otherwise, .. } => block(then, target) && block(otherwise, target),
-            Stmt::Loop { body, .. } => block(body, target),
-        })
-    }
-    let shared_len_bytes = unisonic_cuda::ptx::dynamic_shared_len_bytes(kernel);
-    block(&kernel.body, target) && shared_len_bytes <= target.caps().max_shared_len_bytes
+/// All kernels that tests emit beside the filetests: each operation, random ones, templates.
+pub fn kernels() -> Vec<Kernel> {
+    let random = (0..60).map(|seed| Kernel { name: format!("random_{seed}"), ..random_kernel(seed, 60).0 });
+    let templates =
+        templates().into_iter().map(|(name, kernel)| Kernel { name: name.replace(' ', "_"), ..kernel });
+    operations::kernels().into_iter().chain(random).chain(templates).collect()
+}
+
+/// What a target is given of a kernel.
+pub fn emit_legal(kernel: &Kernel, target: Target) -> String {
+    let kernel = legalize(kernel, &target.caps());
+    assert_eq!(verify(&kernel), [], "{kernel}");
+    emit(&kernel, target)
 }
 
 /// The target of `;! test ptx TARGET`.
