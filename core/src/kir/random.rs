@@ -154,6 +154,8 @@ impl<'k> Writer<'k, '_> {
             }
             AttrKind::Word => Attr::Word(self.random.word()),
             AttrKind::Index => match op {
+                // Bytes of one word.
+                Op::Byte if variable.width > 1 => return None,
                 Op::Byte => Attr::Index(self.random.below(4)),
                 Op::Half => Attr::Index(self.random.below(2)),
                 _ => Attr::Index(self.random.below(variable.width.into())),
