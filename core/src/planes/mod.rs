@@ -26,12 +26,6 @@ pub enum LayoutError {
         /// Elements of a row.
         width: usize,
     },
-    /// The format has no planes.
-    #[error("no layout for {format} matrices")]
-    Format {
-        /// Format.
-        format: WeightFormat,
-    },
     /// Not whole blocks.
     #[error("{format} rows are whole blocks of {align} elements, not {width}")]
     Width {

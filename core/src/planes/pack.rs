@@ -82,8 +82,8 @@ impl GroupPacker {
         let format = self.layout.format();
         match format.levels() {
             Some(levels) => self.row.q.iter_mut().for_each(|q| {
-                // The levels ascend, and every integer of the row is one of them.
-                *q = levels.partition_point(|level| level < q) as i8;
+                // Every integer of the row is one of the levels; of equal ones any will do.
+                *q = levels.iter().position(|level| level == q).unwrap_or_default() as i8;
             }),
             None => self.row.q.iter_mut().for_each(|q| *q = q.wrapping_add_unsigned(format.offset())),
         }
@@ -145,6 +145,16 @@ impl GroupPacker {
             let to = &mut self.plane(Plane::SubScales, group)[index * 64 + r * 4..][..4];
             for (to, bytes) in to.iter_mut().zip(bytes.as_chunks().0) {
                 *to = u32::from_le_bytes(*bytes);
+            }
+        }
+        if self.layout.format().has(Plane::BlockBytes) {
+            let plane = self.plane(Plane::BlockBytes, group);
+            let mut put = |b: usize, byte: u8| {
+                plane[b / 8 * 32 + r * 2 + b % 8 / 4] |= u32::from(byte) << (8 * (b % 4));
+            };
+            match format {
+                BlockFormat::MXFP4 => put(index, block[0]),
+                _ => (8 * index..8 * index + 8).for_each(|b| put(b, self.row.sub_scales[b] as u8)),
             }
         }
         if self.layout.format().has(Plane::Halves) {

@@ -3,6 +3,7 @@
 use super::super::LayoutError;
 use super::*;
 use crate::format::blocks::f16_to_f32;
+use crate::numerics::float::pow2;
 use crate::numerics::w16::{quantize_w16, w16_plane_len, w16_scales_len};
 
 struct Unpacked<'a> {
@@ -52,6 +53,11 @@ impl Unpacked<'_> {
     }
 }
 
+/// 2^(e-128), +0 below 100; above 148 is refused before.
+fn mxfp4_scale(exponent: u8) -> f32 {
+    if exponent < 100 { 0.0 } else { pow2(i32::from(exponent.min(148)) - 128) }
+}
+
 fn noise(len: usize) -> impl Iterator<Item = u8> {
     let mut state = len as u64 | 0x9E37_79B9_7F4A_7C15;
     std::iter::repeat_with(move || {
@@ -99,9 +105,7 @@ fn check_row(unpacked: &Unpacked<'_>, row: usize, expected: &DecodedRow) {
     let of_superblocks = |k: usize| -> Vec<f32> {
         let index = |s: usize| match format {
             WeightFormat::Block(BlockFormat::Q2_K) => unpacked.half(Plane::Halves, (s * 16 + row) * 2 + k),
-            WeightFormat::Block(BlockFormat::Q3_K | BlockFormat::Q6_K) => {
-                unpacked.half(Plane::Halves, s * 16 + row % 8 * 2 + row / 8)
-            }
+            _ if format.has(Plane::Halves) => unpacked.half(Plane::Halves, s * 16 + row % 8 * 2 + row / 8),
             // Behind the 12 bytes of scales.
             _ => unpacked.half(Plane::SubScales, s * 128 + row * 8 + 6 + k),
         };
@@ -112,6 +116,10 @@ fn check_row(unpacked: &Unpacked<'_>, row: usize, expected: &DecodedRow) {
             (of_blocks(Plane::BlockScales), of_blocks(Plane::BlockMinima))
         }
         true => (of_blocks(Plane::BlockScales), vec![]),
+        false if format == WeightFormat::Block(BlockFormat::MXFP4) => {
+            let byte = |b| unpacked.byte(Plane::BlockBytes, b / 8 * 32 + row * 2 + b % 8 / 4, b % 4);
+            ((0..blocks).map(|b| mxfp4_scale(byte(b))).collect(), vec![])
+        }
         false if expected.minima.is_empty() => (of_superblocks(0), vec![]),
         false => (of_superblocks(0), of_superblocks(1)),
     };
@@ -131,6 +139,10 @@ fn check_row(unpacked: &Unpacked<'_>, row: usize, expected: &DecodedRow) {
                 let byte = |words: &[u32]| words[j % 8 / 4].to_le_bytes()[j % 4] as i8;
                 assert_eq!(byte(&words[..2]), scale, "{format}, row {row}");
                 assert_eq!(byte(&words[2..]), expected.sub_minima[j], "{format}, row {row}");
+            }
+            WeightFormat::Block(BlockFormat::IQ4_XS) => {
+                let found = unpacked.byte(Plane::BlockBytes, j / 8 * 32 + row * 2 + j % 8 / 4, j % 4);
+                assert_eq!(found as i8, scale, "{format}, row {row}");
             }
             _ => {
                 let found = unpacked.byte(Plane::SubScales, j / 16 * 64 + row * 4 + j % 16 / 4, j % 4);
@@ -177,15 +189,21 @@ fn w16_planes_hold_what_the_rows_hold() {
     }
 }
 
-/// Whole superblocks take no more bytes than in the file, except for Q3_K, whose scales are spread out.
+/// Whole superblocks take as many bytes as in the file, except for scales of Q3_K and IQ4_XS and digits of TQ1_0, which
+/// are spread out.
 #[test]
 fn planes_are_as_large_as_the_file() {
     for format in WeightFormat::ALL {
         let WeightFormat::Block(block_format) = format else { continue };
         let layout = WeightLayout::new(format, 16, 512).unwrap();
         let in_file = 16 * 512 / block_format.elems() * block_format.len_bytes();
-        let grown = if block_format == BlockFormat::Q3_K { 16 * 2 * 4 } else { 0 };
-        assert_eq!(4 * layout.group_len() as usize, in_file + grown, "{format}");
+        let grown = match block_format {
+            BlockFormat::Q3_K => 4,
+            BlockFormat::IQ4_XS => 2,
+            BlockFormat::TQ1_0 => 12,
+            _ => 0,
+        };
+        assert_eq!(4 * layout.group_len() as usize, in_file + 16 * 2 * grown, "{format}");
     }
 }
 
@@ -197,7 +215,5 @@ fn matrices_that_do_not_fit_are_errors() {
     assert!(matches!(WeightLayout::new(q4_k, usize::MAX, 256), Err(LayoutError::TooLarge { .. })));
     assert!(matches!(WeightLayout::new(q4_k, 1 << 20, 1 << 20), Err(LayoutError::TooLarge { .. })));
     assert!(matches!(WeightLayout::new(q4_k, 1, 1 << 62), Err(LayoutError::TooLarge { .. })));
-    let mxfp4 = WeightFormat::Block(BlockFormat::MXFP4);
-    assert_eq!(WeightLayout::new(mxfp4, 16, 32), Err(LayoutError::Format { format: mxfp4 }));
     assert!(WeightLayout::new(q4_k, 152_064, 3584).is_ok());
 }

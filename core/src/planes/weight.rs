@@ -12,7 +12,7 @@
 //! with zeros.
 
 use super::LayoutError;
-use crate::format::blocks::BlockFormat;
+use crate::format::blocks::{BlockFormat, IQ4_LEVELS, MXFP4_LEVELS};
 use crate::numerics::a16::SUPERBLOCK;
 
 /// Rows of a group.
@@ -52,29 +52,23 @@ pub enum Plane {
     BlockMinima,
     /// `[row][b 0..7]` f32: d_b of W16.
     FloatScales,
+    /// `[row][b 0..7]`, a byte each in two words: the signed scales of IQ4_XS, the exponents of MXFP4.
+    BlockBytes,
 }
 
-/// The levels of IQ4_NL, in order of their codes.
-pub use crate::format::blocks::IQ4_LEVELS;
-
 impl WeightFormat {
-    /// Formats that have a layout.
-    pub const ALL: [WeightFormat; 12] = [
-        WeightFormat::Block(BlockFormat::Q4_0),
-        WeightFormat::Block(BlockFormat::Q4_1),
-        WeightFormat::Block(BlockFormat::Q5_0),
-        WeightFormat::Block(BlockFormat::Q5_1),
-        WeightFormat::Block(BlockFormat::Q8_0),
-        WeightFormat::Block(BlockFormat::IQ4_NL),
-        WeightFormat::Block(BlockFormat::Q2_K),
-        WeightFormat::Block(BlockFormat::Q3_K),
-        WeightFormat::Block(BlockFormat::Q4_K),
-        WeightFormat::Block(BlockFormat::Q5_K),
-        WeightFormat::Block(BlockFormat::Q6_K),
-        WeightFormat::W16,
-    ];
+    /// All.
+    pub const ALL: [WeightFormat; 16] = {
+        let mut all = [WeightFormat::W16; 16];
+        let mut i = 0;
+        while i < BlockFormat::ALL.len() {
+            all[i] = WeightFormat::Block(BlockFormat::ALL[i]);
+            i += 1;
+        }
+        all
+    };
 
-    /// The format's planes in their order; none where it has no layout.
+    /// The format's planes in their order.
     pub fn planes(self) -> &'static [Plane] {
         use BlockFormat::*;
         use Plane::*;
@@ -90,7 +84,9 @@ impl WeightFormat {
             Q4_K => &[Nibbles, SubScales],
             Q5_K => &[Nibbles, Bits, SubScales],
             Q6_K => &[Nibbles, Pairs, SubScales, Halves],
-            IQ4_XS | MXFP4 | TQ1_0 | TQ2_0 => &[],
+            IQ4_XS => &[Nibbles, BlockBytes, Halves],
+            MXFP4 => &[Nibbles, BlockBytes],
+            TQ1_0 | TQ2_0 => &[Pairs, Halves],
         }
     }
 
@@ -102,6 +98,7 @@ impl WeightFormat {
     /// What the planes hold is the integer plus this; 0 where a table says what codes mean.
     pub fn offset(self) -> u8 {
         match self {
+            WeightFormat::Block(BlockFormat::TQ1_0 | BlockFormat::TQ2_0) => 1,
             WeightFormat::Block(BlockFormat::Q3_K) => 4,
             WeightFormat::Block(BlockFormat::Q4_0) => 8,
             WeightFormat::Block(BlockFormat::Q5_0) => 16,
@@ -112,7 +109,11 @@ impl WeightFormat {
 
     /// The integers of the codes in the planes, where they are no sums.
     pub fn levels(self) -> Option<&'static [i8; 16]> {
-        (self == WeightFormat::Block(BlockFormat::IQ4_NL)).then_some(&IQ4_LEVELS)
+        match self {
+            WeightFormat::Block(BlockFormat::IQ4_NL | BlockFormat::IQ4_XS) => Some(&IQ4_LEVELS),
+            WeightFormat::Block(BlockFormat::MXFP4) => Some(&MXFP4_LEVELS),
+            _ => None,
+        }
     }
 
     /// Elements that a row is a multiple of.
@@ -146,9 +147,6 @@ impl WeightLayout {
     pub fn new(format: WeightFormat, rows: usize, width: usize) -> Result<Self, LayoutError> {
         if rows == 0 || width == 0 {
             return Err(LayoutError::Empty { rows, width });
-        }
-        if format.planes().is_empty() {
-            return Err(LayoutError::Format { format });
         }
         if !width.is_multiple_of(format.align()) {
             return Err(LayoutError::Width { format, width, align: format.align() });
@@ -206,6 +204,7 @@ impl WeightLayout {
             Plane::Bits | Plane::FloatScales => 128,
             Plane::SubScales | Plane::BlockScales | Plane::BlockMinima => 64,
             Plane::Halves if self.format == WeightFormat::Block(BlockFormat::Q2_K) => 16,
+            Plane::BlockBytes => 32,
             Plane::Halves => 8,
         }
     }

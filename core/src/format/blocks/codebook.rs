@@ -7,7 +7,7 @@ use crate::numerics::float::pow2;
 pub const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// The values of a four-bit float, doubled: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
-pub(super) const MXFP4_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub const MXFP4_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// The largest exponent byte of MXFP4 that the range contract admits.
 pub(super) const MXFP4_MAX_EXPONENT: u8 = 148;

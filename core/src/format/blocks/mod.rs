@@ -15,7 +15,7 @@ mod ternary;
 
 pub(crate) use check::half_fields;
 pub use check::{BadBlock, check_row};
-pub use codebook::IQ4_LEVELS;
+pub use codebook::{IQ4_LEVELS, MXFP4_LEVELS};
 pub use floats::{bf16_to_f32, expand_floats, f16_to_f32};
 pub use row::{DecodedRow, decode_row};
 

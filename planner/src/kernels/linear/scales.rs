@@ -20,7 +20,7 @@ pub enum Scales<'k> {
     },
     /// d and integer scales of sub-blocks.
     SubBlocks {
-        /// Elements of a sub-block: 16 or 32.
+        /// Elements of a sub-block: 16, 32, or 256 where there are no integer scales.
         len: u32,
         /// Of each row, four scales a word.
         scales: [Vec<V<'k>>; 2],
@@ -40,14 +40,20 @@ pub enum Eight<'k> {
     Halves(V<'k>),
     /// f32 in twice four words.
     Floats([V<'k>; 2]),
+    /// Bytes e in two words, for 2^(e - 128), or +0 below 100.
+    Exponents(V<'k>),
 }
 
 impl<'k> Eight<'k> {
     /// The b-th as f32.
-    pub fn get(self, b: u32) -> V<'k> {
+    pub fn get(self, k: &'k Build, b: u32) -> V<'k> {
         match self {
             Eight::Halves(words) => words.part(b / 2).half(b % 2),
             Eight::Floats(words) => words[b as usize / 4].part(b % 4),
+            Eight::Exponents(words) => {
+                let e = words.part(b / 4).cast(Scalar::U8x4).byte(b % 4);
+                e.lt(k.i32(100)).select(k.f32(0.0), ((e - 1) << 23).cast(Scalar::F32))
+            }
         }
     }
 }
@@ -76,13 +82,34 @@ impl<'k> Scales<'k> {
             let m = format.has(Plane::BlockMinima).then(|| eight(Plane::BlockMinima));
             return Scales::Blocks { d: eight(Plane::BlockScales), m };
         }
+        let d_of_both = || {
+            let d = from.words(Plane::Halves, place.g, 1);
+            [d.half(0), d.half(1)]
+        };
+        let none = || [vec![], vec![]];
+        if format.has(Plane::BlockBytes) {
+            let words = rows.map(|row| from.words(Plane::BlockBytes, row * 2, 2));
+            if !format.has(Plane::Halves) {
+                return Scales::Blocks { d: words.map(Eight::Exponents), m: None };
+            }
+            let scales = words.map(|words| vec![words.part(0), words.part(1)]);
+            return Scales::SubBlocks { len: 32, scales, minima: none(), d: d_of_both(), dmin: None };
+        }
+        if !format.has(Plane::SubScales) {
+            return Scales::SubBlocks {
+                len: 256,
+                scales: none(),
+                minima: none(),
+                d: d_of_both(),
+                dmin: None,
+            };
+        }
         let words = rows.map(|row| parts(from.words(Plane::SubScales, row * 4, 4)));
         let nibbles = |word: V<'k>| word & 0x0F0F_0F0F;
         match (has_minima(format), format.has(Plane::Halves)) {
             (false, _) => {
-                let d = from.words(Plane::Halves, place.g, 1);
-                let (d, scales) = ([d.half(0), d.half(1)], words.map(|words| words.to_vec()));
-                Scales::SubBlocks { len: 16, scales, minima: [vec![], vec![]], d, dmin: None }
+                let scales = words.map(|words| words.to_vec());
+                Scales::SubBlocks { len: 16, scales, minima: none(), d: d_of_both(), dmin: None }
             }
             (true, true) => {
                 let d = rows.map(|row| from.words(Plane::Halves, row, 1));

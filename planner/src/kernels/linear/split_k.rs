@@ -24,6 +24,8 @@ pub struct SplitK {
     pub tiles: u32,
     /// Superblocks of a cluster between two barriers: what shared memory holds.
     pub rounds: u32,
+    /// [`Linear::resident`].
+    pub resident: u32,
 }
 
 impl SplitK {
@@ -34,7 +36,10 @@ impl SplitK {
         let tiles = x.tiles().min(4);
         // 16 KiB of partial results.
         let rounds = (256 / (warps * tiles * x.tile_rows())).clamp(1, superblocks.div_ceil(warps));
-        Self { form: Form::Matrix, warps, groups: 1, tiles, rounds }
+        // So many registers an invocation, of the 65,536 of a multiprocessor.
+        let registers = if tiles == 1 { 72 } else { 64 + 12 * tiles };
+        let resident = ((2048 + warps * registers / 2) / (warps * registers)).max(1);
+        Self { form: Form::Matrix, warps, groups: 1, tiles, rounds, resident }
     }
 }
 
@@ -80,7 +85,7 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
         });
         block.finish(k, &output, (first_group, first_tile), sums);
     });
-    Linear { kernel, workgroups: row_blocks * tile_blocks }
+    Linear { kernel, workgroups: row_blocks * tile_blocks, resident: tuning.resident }
 }
 
 /// What the clusters of a workgroup hand to each other: `[slot][group][tile][weight row 0..15][row of the tile]`.

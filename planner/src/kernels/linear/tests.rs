@@ -79,10 +79,17 @@ fn random_blocks(format: BlockFormat, count: usize) -> Vec<u8> {
         BlockFormat::Q2_K => &[80, 82],
         BlockFormat::Q3_K => &[108],
         BlockFormat::Q6_K => &[208],
+        BlockFormat::TQ1_0 => &[52],
+        BlockFormat::TQ2_0 => &[64],
+        BlockFormat::MXFP4 => &[],
         format if format.has_minimum() => &[0, 2],
         _ => &[0],
     };
     for block in bytes.chunks_exact_mut(format.len_bytes()) {
+        if format == BlockFormat::MXFP4 {
+            // From below the smallest exponent that counts to the largest that is allowed.
+            block[0] = 96 + block[0] % 53;
+        }
         for &at in halves {
             // A small exponent now and then: subnormal halves.
             block[at + 1] = (block[at + 1] & 0x83) | (block[at] % 24) << 2;
@@ -198,7 +205,7 @@ fn widths(format: WeightFormat) -> &'static [usize] {
 }
 
 fn split(form: Form, [warps, groups, tiles, rounds]: [u32; 4]) -> SplitK {
-    SplitK { form, warps, groups, tiles, rounds }
+    SplitK { form, warps, groups, tiles, rounds, resident: 1 }
 }
 
 /// One cluster and many, barriers in between and none, more groups and tiles than there are.
@@ -249,7 +256,7 @@ fn a_long_row_equals_the_reference() {
 }
 
 fn tile([warps_of_rows, warps_of_tiles, groups, tiles, stages]: [u32; 5]) -> Tiled {
-    Tiled { warps: [warps_of_rows, warps_of_tiles], groups, tiles, stages }
+    Tiled { warps: [warps_of_rows, warps_of_tiles], groups, tiles, stages, resident: 1 }
 }
 
 const TILES: [[u32; 5]; 4] = [[2, 1, 1, 2, 2], [1, 2, 2, 1, 3], [2, 2, 1, 1, 2], [1, 1, 1, 2, 4]];

@@ -23,6 +23,8 @@ pub struct Tiled {
     pub tiles: u32,
     /// Superblocks in shared memory, at least 2: the one that is computed with, and those under way.
     pub stages: u32,
+    /// [`Linear::resident`].
+    pub resident: u32,
 }
 
 impl Tiled {
@@ -30,7 +32,8 @@ impl Tiled {
     /// for larger formats a part of it that fits shared memory.
     pub fn new(weights: WeightLayout, x: ActivationLayout) -> Self {
         let sizes = [(2, 8), (2, 4), (1, 8), (1, 4), (1, 2)];
-        let tunings = sizes.map(|(groups, tiles)| Self { warps: [4, 1], groups, tiles, stages: 2 });
+        let tunings =
+            sizes.map(|(groups, tiles)| Self { warps: [4, 1], groups, tiles, stages: 2, resident: 2 });
         let fits = |tuning: &Self| tuning.stages(weights, x).len_bytes() <= MAX_SHARED_LEN_BYTES;
         tunings.into_iter().find(fits).unwrap_or(tunings[sizes.len() - 1])
     }
@@ -101,5 +104,5 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
             output.finish(sum, weight_row, row, yes, TILE_ROWS as u32);
         }
     });
-    Linear { kernel, workgroups: row_blocks * tile_blocks }
+    Linear { kernel, workgroups: row_blocks * tile_blocks, resident: tuning.resident }
 }

@@ -165,7 +165,7 @@ impl<'u, 'k> Block<'u, 'k> {
     fn new(multiply: &'u Multiply<'k>, unit: &'u Unit<'k>, b: u32) -> Self {
         let mut registers = unit.integers.registers(multiply.k, b);
         let scales = match &unit.scales {
-            Scales::Blocks { .. } => [vec![], vec![]],
+            Scales::Blocks { .. } | Scales::SubBlocks { len: 256, .. } => [vec![], vec![]],
             Scales::SubBlocks { len: 32, scales, .. } => [0, 1].map(|row| vec![byte(&scales[row], b)]),
             Scales::SubBlocks { scales, .. } => {
                 [0, 1].map(|row| vec![byte(&scales[row], 2 * b), byte(&scales[row], 2 * b + 1)])
@@ -190,7 +190,8 @@ impl<'u, 'k> Block<'u, 'k> {
                 let sums = multiply.product(self.registers, &x, zeros);
                 Running::Floats([0, 1].map(|row| self.add_floats(row, totals[row], sums, &x, sum)))
             }
-            Running::Integers(sums) if scales_fit_bytes(self.unit.format) => {
+            // Without scales, or with scales that are in the registers already.
+            Running::Integers(sums) if self.scales[0].is_empty() || scales_fit_bytes(self.unit.format) => {
                 Running::Integers(multiply.product(self.registers, &x, sums))
             }
             Running::Integers(mut sums) => {
@@ -214,14 +215,15 @@ impl<'u, 'k> Block<'u, 'k> {
     /// `128*I(h) + I(l)`, because both of its terms are exact.
     fn add_floats(&self, row: usize, total: V<'k>, sums: Sums<'k>, x: &[V<'k>], sum: Option<V<'k>>) -> V<'k> {
         let Scales::Blocks { d, m } = &self.unit.scales else { panic!("no scales of blocks") };
+        let k = self.multiply.k;
         let mut low = sums[2 * row + 1];
         if let Some(registers) = self.low_registers {
-            low = low + self.multiply.product(registers, x, [self.multiply.k.i32(0); 4])[2 * row];
+            low = low + self.multiply.product(registers, x, [k.i32(0); 4])[2 * row];
         }
         let integer = self.multiply.whole((sums[2 * row] << 7) + low);
-        let total = total + integer.to_f32() * d[row].get(self.b);
+        let total = total + integer.to_f32() * d[row].get(k, self.b);
         match (m, sum) {
-            (Some(m), Some(sum)) => total + sum * m[row].get(self.b),
+            (Some(m), Some(sum)) => total + sum * m[row].get(k, self.b),
             _ => total,
         }
     }
