@@ -235,12 +235,7 @@ impl WeightLayout {
     }
 
     /// Words of the matrix.
-    pub fn len(self) -> u32 {
+    pub fn buffer_len(self) -> u32 {
         self.groups() * self.group_len()
-    }
-
-    /// Whether there are none; there always are.
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
     }
 }

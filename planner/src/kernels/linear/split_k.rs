@@ -3,7 +3,7 @@
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::planes::activation::ActivationLayout;
-use unisonic_core::planes::weight::{GROUP_ROWS, WeightLayout};
+use unisonic_core::planes::weight::{GROUP_ROWS, WeightFormat, WeightLayout};
 
 use super::operands::{Activations, Columns, Global, Operands, Place};
 use super::output::{Epilogue, Output};
@@ -36,8 +36,12 @@ impl SplitK {
         let tiles = x.tiles().min(4);
         // 16 KiB of partial results.
         let rounds = (256 / (warps * tiles * x.tile_rows())).clamp(1, superblocks.div_ceil(warps));
-        // So many registers an invocation, of the 65,536 of a multiprocessor.
-        let registers = if tiles == 1 { 72 } else { 64 + 12 * tiles };
+        // So many registers an invocation needs, of the 65,536 of a multiprocessor.
+        let registers = match (weights.format(), tiles) {
+            (WeightFormat::W16, 1) => 88,
+            (_, 1) => 72,
+            (_, tiles) => 64 + 16 * tiles,
+        };
         let resident = ((2048 + warps * registers / 2) / (warps * registers)).max(1);
         Self { form: Form::Matrix, warps, groups: 1, tiles, rounds, resident }
     }

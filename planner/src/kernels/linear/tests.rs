@@ -28,7 +28,7 @@ impl Matrix {
     fn new(format: WeightFormat, rows: usize, width: usize) -> Self {
         let layout = WeightLayout::new(format, rows, width).unwrap();
         let mut matrix =
-            Self { layout, words: vec![0; layout.len() as usize], blocks: vec![], floats: vec![] };
+            Self { layout, words: vec![0; layout.buffer_len() as usize], blocks: vec![], floats: vec![] };
         let groups = matrix.words.chunks_exact_mut(layout.group_len() as usize);
         let mut packer = GroupPacker::new(layout);
         if let WeightFormat::Block(format) = format {
