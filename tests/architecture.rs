@@ -7,7 +7,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LIBRARY_CRATES: &[&str] = &["core", "planner", "backend-cpu", "backend-cuda", "backend-vulkan", "devices", "engine"];
+const LIBRARY_CRATES: &[&str] =
+    &["core", "planner", "backend-cpu", "backend-cuda", "backend-vulkan", "devices", "engine"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

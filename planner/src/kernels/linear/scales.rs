@@ -1,17 +1,16 @@
 //! The scales of 16 rows and a superblock: those of weight rows g and g + 8, which an invocation needs.
 
+use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, V};
 use unisonic_core::planes::weight::{Plane, WeightFormat};
-
-use unisonic_core::format::blocks::BlockFormat;
 
 use super::integers::parts;
 use super::operands::{Place, Words};
 
 /// Scales of rows g and g + 8.
 pub enum Scales<'k> {
-    /// Of each row, d_b and m_b of 8 blocks; `m` is empty where there are no minima.
+    /// Of each row, d_b and m_b of 8 blocks; no `m` where there are no minima.
     Blocks {
         /// d_b.
         d: [Eight<'k>; 2],
