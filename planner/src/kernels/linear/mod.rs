@@ -1,8 +1,9 @@
 //! Linear layers, `out = [add +] snap(acc [+ bias])` (`core::numerics::linear`, `core::numerics::w16`), for all formats that
 //! `core::planes` lays out.
 //!
-//! [`split_k()`] is for few rows, [`tiled()`] for many. Formats differ in `integers.rs` (from planes to registers) and `scales.rs`; `totals.rs` is
-//! the arithmetic of a superblock, `output.rs` what becomes of a sum. Start reading at [`split_k()`].
+//! [`split_k()`] is for few rows, [`tiled()`] for many. Formats differ in `integers.rs` (from planes to registers) and
+//! `scales.rs`; `totals.rs` is the arithmetic of a superblock, `output.rs` what becomes of a sum. Start reading at
+//! [`split_k()`].
 
 mod integers;
 mod operands;
