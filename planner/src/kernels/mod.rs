@@ -13,6 +13,7 @@ mod head_steps;
 mod heads;
 mod kv;
 pub mod linear;
+pub mod of_plan;
 mod quantize;
 mod quantizer;
 pub mod reduce;

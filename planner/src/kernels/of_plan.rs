@@ -1,0 +1,245 @@
+//! The kernels of a plan: which templates its steps need, for a number of rows.
+//!
+//! Steps that differ only in their weights share a kernel, so a model of 28 layers has some twenty. Start reading at
+//! [`plan_templates`].
+
+use unisonic_core::format::blocks::BlockFormat;
+use unisonic_core::kir::Kernel;
+use unisonic_core::plan::{
+    Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, Op, Plan, RopeTableId, WeightId,
+};
+use unisonic_core::planes::LayoutError;
+use unisonic_core::planes::activation::{ActivationLayout, Digits};
+use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
+
+use super::attention::{Attention, DecodeShape, attention_decode, attention_merge};
+use super::linear::{Epilogue, Residual, SplitK, Tiled, split_k, tiled};
+use super::{
+    A16Form, HeadShape, KvLayout, Outputs, PrepareQuery, RmsNorm, Rope, SuperblockShape, WriteKv, add,
+    embed_blocks, embed_floats, gate, head_norm, prepare_query, quantize_a16, rms_norm, rope, select_rows,
+    soft_cap, write_kv,
+};
+
+/// A template with its constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Template {
+    /// [`embed_blocks`]: format, width, scale.
+    EmbedBlocks(BlockFormat, u32, Option<f32>),
+    /// [`embed_floats`]: source, width, scale.
+    EmbedFloats(FloatSource, u32, Option<f32>),
+    /// [`rms_norm`].
+    RmsNorm(RmsNorm),
+    /// [`quantize_a16`].
+    Quantize(A16Form),
+    /// [`split_k`] or [`tiled`].
+    Linear(WeightLayout, ActivationLayout, Epilogue),
+    /// [`head_norm`]: heads, values a head, epsilon.
+    HeadNorm(u32, u32, f32),
+    /// [`rope`]: heads, values a head.
+    Rope(u32, u32, Rope),
+    /// [`prepare_query`].
+    PrepareQuery(PrepareQuery),
+    /// [`write_kv`].
+    WriteKv(WriteKv),
+    /// [`attention_decode`].
+    AttentionDecode(Attention),
+    /// [`attention_merge`].
+    AttentionMerge(Attention, Outputs),
+    /// [`gate`]: function, width.
+    Gate(Activation, u32, Outputs),
+    /// [`add`]: width.
+    Add(u32),
+    /// [`select_rows`]: width.
+    SelectRows(u32),
+    /// [`soft_cap`]: width, bound.
+    SoftCap(u32, f32),
+}
+
+/// Rows from which the tiled product is used.
+const TILED_ROWS: u32 = 32;
+
+impl Template {
+    /// The kernel, with the tuning that was measured to be good.
+    pub fn kernel(&self) -> Kernel {
+        let (of_heads, of_superblocks) = (HeadShape::default(), SuperblockShape::default());
+        match *self {
+            Template::EmbedBlocks(format, width, scale) => embed_blocks(format, width, scale).kernel,
+            Template::EmbedFloats(source, width, scale) => embed_floats(source, width, scale).kernel,
+            Template::RmsNorm(norm) => rms_norm(norm).kernel,
+            Template::Quantize(form) => quantize_a16(form, of_superblocks).kernel,
+            Template::Linear(weights, x, epilogue) if x.rows() >= TILED_ROWS => {
+                tiled(weights, x, epilogue, Tiled::new(weights, x)).kernel
+            }
+            Template::Linear(weights, x, epilogue) => {
+                split_k(weights, x, epilogue, SplitK::new(weights, x)).kernel
+            }
+            Template::HeadNorm(heads, head_len, eps) => head_norm(heads, head_len, eps, of_heads).kernel,
+            Template::Rope(heads, head_len, of) => rope(heads, head_len, of, of_heads).kernel,
+            Template::PrepareQuery(query) => prepare_query(query, of_heads).kernel,
+            Template::WriteKv(write) => write_kv(write, of_heads).kernel,
+            Template::AttentionDecode(attention) => {
+                attention_decode(attention, DecodeShape::largest(attention)).kernel
+            }
+            Template::AttentionMerge(attention, outputs) => attention_merge(attention, outputs).kernel,
+            Template::Gate(activation, width, outputs) => {
+                gate(activation, width, outputs, of_superblocks).kernel
+            }
+            Template::Add(width) => add(width).kernel,
+            Template::SelectRows(width) => select_rows(width).kernel,
+            Template::SoftCap(width, cap) => soft_cap(width, cap).kernel,
+        }
+    }
+}
+
+/// Kernels of a plan for batches of a number of rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanTemplates {
+    /// Each once, in the order of first use.
+    pub templates: Vec<Template>,
+    /// For each step, the templates that run one after the other, as indices.
+    pub of_step: Vec<Vec<usize>>,
+}
+
+/// The templates that a plan needs for batches of `rows` rows.
+pub fn plan_templates(plan: &Plan, rows: u32) -> Result<PlanTemplates, LayoutError> {
+    let reader = Reader { plan, rows };
+    let mut found = PlanTemplates { templates: vec![], of_step: vec![] };
+    for step in &plan.steps {
+        let mut of_step = vec![];
+        for template in reader.templates(&step.op)? {
+            let known = found.templates.iter().position(|other| *other == template);
+            of_step.push(known.unwrap_or_else(|| {
+                found.templates.push(template);
+                found.templates.len() - 1
+            }));
+        }
+        found.of_step.push(of_step);
+    }
+    Ok(found)
+}
+
+struct Reader<'a> {
+    plan: &'a Plan,
+    rows: u32,
+}
+
+impl Reader<'_> {
+    fn templates(&self, op: &Op) -> Result<Vec<Template>, LayoutError> {
+        Ok(vec![match *op {
+            Op::Embed { table, scale, out } => match self.plan.weights[table.index()].encoding {
+                Encoding::Block(format) => Template::EmbedBlocks(format, self.width(out), scale),
+                Encoding::W16(source) | Encoding::F32(source) => {
+                    Template::EmbedFloats(source, self.width(out), scale)
+                }
+            },
+            Op::RmsNorm { x, eps, add, out, quantized, .. } => {
+                let outputs = self.outputs(out, quantized)?;
+                Template::RmsNorm(RmsNorm { width: self.width(x), eps, add: add.is_some(), outputs })
+            }
+            Op::Quantize { out, .. } => Template::Quantize(self.a16(out)?),
+            Op::Linear { x, weight, bias, add, out, head } => {
+                let residual = add.map(|add| if add == out { Residual::InPlace } else { Residual::Buffer });
+                let epilogue = Epilogue { bias: bias.is_some(), add: residual, checks_range: head };
+                Template::Linear(self.weights(weight)?, self.activations(x)?, epilogue)
+            }
+            Op::HeadNorm { x, norm, .. } => {
+                let head_len = self.plan.weights[norm.weight.index()].cols;
+                Template::HeadNorm(self.width(x) / head_len, head_len, norm.eps)
+            }
+            Op::Rope { x, rope, head_len, .. } => {
+                Template::Rope(self.width(x) / head_len, head_len, self.rope(rope))
+            }
+            Op::PrepareQuery { norm, rope, out, .. } => {
+                let (heads, head_len) = self.heads(out);
+                Template::PrepareQuery(PrepareQuery {
+                    heads,
+                    head_len,
+                    norm_eps: eps(norm),
+                    rope: rope.map(|rope| self.rope(rope)),
+                })
+            }
+            Op::WriteKv { norm, rope, layer, .. } => {
+                let layer = self.plan.kv_layers[layer.index()];
+                Template::WriteKv(WriteKv {
+                    layout: KvLayout { heads: layer.heads, head_len: layer.head_len },
+                    norm_eps: eps(norm),
+                    rope: rope.map(|rope| self.rope(rope)),
+                })
+            }
+            Op::Attention { q, layer, kappa, window, soft_cap, out } => {
+                let layer = self.plan.kv_layers[layer.index()];
+                let layout = KvLayout { heads: layer.heads, head_len: layer.head_len };
+                let attention = Attention { layout, heads: self.heads(q).0, kappa, window, soft_cap };
+                let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?);
+                return Ok(vec![Template::AttentionDecode(attention), merge]);
+            }
+            Op::Gate { activation, gate, out, quantized, .. } => {
+                Template::Gate(activation, self.width(gate), self.outputs(out, quantized)?)
+            }
+            Op::Add { out, .. } => Template::Add(self.width(out)),
+            Op::SelectOutputs { out, .. } => Template::SelectRows(self.width(out)),
+            Op::SoftCap { cap, out, .. } => Template::SoftCap(self.width(out), cap),
+        }])
+    }
+
+    fn width(&self, buffer: BufferId) -> u32 {
+        match self.plan.buffers[buffer.index()].kind {
+            BufferKind::F32 { width } | BufferKind::A16 { width } => width,
+            BufferKind::Q16 { heads, head_len } => heads * head_len,
+        }
+    }
+
+    fn heads(&self, buffer: BufferId) -> (u32, u32) {
+        match self.plan.buffers[buffer.index()].kind {
+            BufferKind::Q16 { heads, head_len } => (heads, head_len),
+            BufferKind::F32 { width } | BufferKind::A16 { width } => (1, width),
+        }
+    }
+
+    fn rope(&self, table: RopeTableId) -> Rope {
+        let table = &self.plan.rope_tables[table.index()];
+        Rope { style: table.style, pairs: table.inverse_frequencies.len() as u32 }
+    }
+
+    fn weights(&self, weight: WeightId) -> Result<WeightLayout, LayoutError> {
+        let weight = &self.plan.weights[weight.index()];
+        let format = match weight.encoding {
+            Encoding::Block(format) => WeightFormat::Block(format),
+            Encoding::W16(_) | Encoding::F32(_) => WeightFormat::W16,
+        };
+        WeightLayout::new(format, weight.rows as usize, weight.cols as usize)
+    }
+
+    fn activations(&self, buffer: BufferId) -> Result<ActivationLayout, LayoutError> {
+        ActivationLayout::new(self.rows as usize, self.width(buffer) as usize)
+    }
+
+    fn outputs(&self, out: Option<BufferId>, quantized: Option<BufferId>) -> Result<Outputs, LayoutError> {
+        let a16 = quantized.map(|quantized| self.a16(quantized)).transpose()?;
+        Ok(Outputs { f32: out.is_some(), a16 })
+    }
+
+    /// What the weights that read a buffer need of it.
+    fn a16(&self, buffer: BufferId) -> Result<A16Form, LayoutError> {
+        let layout = self.activations(buffer)?;
+        let mut form =
+            A16Form { width: layout.width(), tile_rows: layout.tile_rows(), digits: None, sums: false };
+        for step in &self.plan.steps {
+            let Op::Linear { x, weight, .. } = step.op else { continue };
+            let Encoding::Block(format) = self.plan.weights[weight.index()].encoding else { continue };
+            if x != buffer || !format.has_minimum() {
+                continue;
+            }
+            match format {
+                BlockFormat::Q2_K => form.digits = Some(Digits::Sixteen),
+                BlockFormat::Q4_K | BlockFormat::Q5_K => form.digits = Some(Digits::Eight),
+                _ => form.sums = true,
+            }
+        }
+        Ok(form)
+    }
+}
+
+fn eps(norm: Option<HeadNorm>) -> Option<f32> {
+    norm.map(|norm| norm.eps)
+}
