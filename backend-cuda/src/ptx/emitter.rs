@@ -312,7 +312,11 @@ impl<'k> Emitter<'k> {
         let params = kernel.params.iter().map(|param| format!("  .param .b32 param_{}", param.name));
         let record = buffers.chain(params).collect::<Vec<_>>().join(",\n");
         text += &format!(".visible .entry {}(\n{record}\n)\n", entry_name(kernel));
-        text += &format!(".reqntid {}, 1, 1\n{{\n", kernel.workgroup);
+        text += &format!(".reqntid {}, 1, 1\n", kernel.workgroup);
+        if let Some(resident) = kernel.resident {
+            text += &format!(".minnctapersm {resident}\n");
+        }
+        text += "{\n";
         for (object, addressed) in kernel.objects.iter().zip(&self.addressed) {
             if let (Space::Shared { len }, true, false) = (object.space, addressed, is_dynamic) {
                 let len_bytes = (len * ELEM_LEN_BYTES).next_multiple_of(16).max(16);

@@ -173,7 +173,8 @@ struct Writer {
 impl Writer {
     fn new(name: String, workgroup: u32) -> Self {
         let (params, objects, types) = (vec![], vec![], vec![]);
-        let kernel = Kernel { name, workgroup, params, objects, types, body: Block::default() };
+        let (resident, body) = (None, Block::default());
+        let kernel = Kernel { name, workgroup, resident, params, objects, types, body };
         let mut writer = Self { kernel, id: Value(0), results: 0 };
         let [group, local] = [Op::GroupId, Op::LocalId].map(|op| writer.index(op, Attr::None, &[]));
         let size = writer.index(Op::Const, Attr::Word(workgroup), &[]);

@@ -256,6 +256,7 @@ impl Writer {
         let kernel = Kernel {
             name: "case".to_owned(),
             workgroup: WORKGROUP,
+            resident: None,
             params: vec![],
             objects: vec![],
             types: vec![],

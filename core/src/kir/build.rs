@@ -29,6 +29,7 @@ pub fn kernel(name: &str, workgroup: u32, write: impl FnOnce(&Build)) -> Kernel 
     let empty = Kernel {
         name: name.to_owned(),
         workgroup,
+        resident: None,
         params: vec![],
         objects: vec![],
         types: vec![],
@@ -68,6 +69,11 @@ pub struct Mem<'k> {
 }
 
 impl Build {
+    /// Says how many workgroups should be resident on a multiprocessor at a time ([`Kernel::resident`]).
+    pub fn resident(&self, workgroups: u32) {
+        self.state.borrow_mut().kernel.resident = Some(workgroups);
+    }
+
     /// A parameter.
     pub fn param(&self, name: &str, scalar: Scalar) -> V<'_> {
         let id = {
@@ -98,11 +104,12 @@ impl Build {
         self.object(name, elem, Space::Shared { len })
     }
 
-    /// The parameters and objects of another kernel, under the same numbers.
+    /// The parameters, objects and hints of another kernel, under the same numbers.
     pub(super) fn declare_like(&self, kernel: &Kernel) {
         let own = &mut self.state.borrow_mut().kernel;
         own.params = kernel.params.clone();
         own.objects = kernel.objects.clone();
+        own.resident = kernel.resident;
     }
 
     /// An object by its number.

@@ -43,6 +43,7 @@ fn empty() -> Kernel {
     Kernel {
         name: String::new(),
         workgroup: 0,
+        resident: None,
         params: vec![],
         objects: vec![],
         types: vec![],
@@ -125,8 +126,13 @@ impl<'a> Parser<'a> {
         self.kernel.name = line.word(1)?.to_owned();
         line.expect(2, "workgroup")?;
         self.kernel.workgroup = line.number(3)?;
-        line.expect(4, "{")?;
-        line.end(5)
+        let mut at = 4;
+        if line.word(at)? == "resident" {
+            self.kernel.resident = Some(line.number(at + 1)?);
+            at += 2;
+        }
+        line.expect(at, "{")?;
+        line.end(at + 1)
     }
 
     fn declarations(&mut self) -> Result<(), ParseError> {

@@ -28,7 +28,11 @@ impl fmt::Display for Value {
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "kernel {} workgroup {} {{", self.name, self.workgroup)?;
+        write!(f, "kernel {} workgroup {}", self.name, self.workgroup)?;
+        if let Some(resident) = self.resident {
+            write!(f, " resident {resident}")?;
+        }
+        writeln!(f, " {{")?;
         for param in &self.params {
             writeln!(f, "  param {}: {}", param.name, param.scalar.name())?;
         }

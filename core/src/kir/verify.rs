@@ -114,6 +114,9 @@ impl Verifier<'_> {
                 format!("{} invocations, but workgroups have 1 to {MAX_WORKGROUP}", kernel.workgroup);
             self.fault(Rule::Workgroup, &kernel.name, problem);
         }
+        if kernel.resident == Some(0) {
+            self.fault(Rule::Workgroup, &kernel.name, "no workgroup should be resident, but one has to");
+        }
         let mut names = HashSet::new();
         let params = kernel.params.iter().map(|param| &param.name);
         for name in params.chain(kernel.objects.iter().map(|object| &object.name)) {

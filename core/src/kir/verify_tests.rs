@@ -58,6 +58,7 @@ fn every_rule_can_be_broken() {
     breaks(Rule::Name, |k| k.params[0].name = "a b".into());
     breaks(Rule::Name, |k| k.name = "2".into());
     breaks(Rule::Workgroup, |k| k.workgroup = 0);
+    breaks(Rule::Workgroup, |k| k.resident = Some(0));
     breaks(Rule::Declaration, |k| k.params[0].scalar = Scalar::I8x4);
     breaks(Rule::SharedLen, |k| k.objects[1].space = Space::Shared { len: u32::MAX });
     breaks(Rule::Scope, |k| inst(k, Op::FAdd).operands[0] = Value(9999));

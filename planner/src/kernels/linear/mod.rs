@@ -37,9 +37,6 @@ pub struct Linear {
     pub kernel: Kernel,
     /// Workgroups.
     pub workgroups: u32,
-    /// Workgroups that a multiprocessor should hold at once. Without being told (PTX `.minnctapersm`), NVIDIA's assembler
-    /// saves registers by loading late, and the loads of a superblock are not under way together.
-    pub resident: u32,
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ pub struct SplitK {
     pub tiles: u32,
     /// Superblocks of a cluster between two barriers: what shared memory holds.
     pub rounds: u32,
-    /// [`Linear::resident`].
+    /// Workgroups that a multiprocessor should hold at once. Without being told, NVIDIA's assembler saves registers by loading
+    /// late, and the loads of a superblock are not under way together.
     pub resident: u32,
 }
 
@@ -61,6 +62,7 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
     let row_blocks = weights.groups().div_ceil(tuning.groups);
     let tile_blocks = x.tiles().div_ceil(tuning.tiles);
     let kernel = kernel("linear_split_k", tuning.warps * 32, |k| {
+        k.resident(tuning.resident);
         let operands = Operands::declare(k, weights);
         let output = Output::declare(k, epilogue, weights.rows(), x.rows());
         let block = Partials { weights, x, tuning, place: Place::new(k) };
@@ -89,7 +91,7 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
         });
         block.finish(k, &output, (first_group, first_tile), sums);
     });
-    Linear { kernel, workgroups: row_blocks * tile_blocks, resident: tuning.resident }
+    Linear { kernel, workgroups: row_blocks * tile_blocks }
 }
 
 /// What the clusters of a workgroup hand to each other: `[slot][group][tile][weight row 0..15][row of the tile]`.

@@ -23,7 +23,7 @@ pub struct Tiled {
     pub tiles: u32,
     /// Superblocks in shared memory, at least 2: the one that is computed with, and those under way.
     pub stages: u32,
-    /// [`Linear::resident`].
+    /// Workgroups that a multiprocessor should hold at once ([`super::SplitK::resident`]).
     pub resident: u32,
 }
 
@@ -59,6 +59,7 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
     let row_blocks = weights.groups().div_ceil(stages.groups);
     let tile_blocks = x.tiles().div_ceil(stages.tiles);
     let kernel = kernel("linear_tiled", stages.threads, |k| {
+        k.resident(tuning.resident);
         let operands = Operands::declare(k, weights);
         let output = Output::declare(k, epilogue, weights.rows(), x.rows());
         let arrays = stages.declare(k);
@@ -104,5 +105,5 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
             output.finish(sum, weight_row, row, yes, TILE_ROWS as u32);
         }
     });
-    Linear { kernel, workgroups: row_blocks * tile_blocks, resident: tuning.resident }
+    Linear { kernel, workgroups: row_blocks * tile_blocks }
 }
