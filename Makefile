@@ -15,7 +15,7 @@ TARGET ?= gguf
 SECONDS ?= 3600
 WORKERS ?= 1
 
-.PHONY: help run model fixtures vocabularies ptxas test test-quick test-full test-aarch64 fmt lint deny sbom vendor fuzz clean-data
+.PHONY: help run model fixtures vocabularies ptxas spirv-tools test test-quick test-full test-aarch64 test-vulkan fmt lint deny sbom vendor fuzz clean-data
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -38,28 +38,35 @@ vocabularies: ## fetch llama.cpp's vocabularies and test strings (35 MB) into .f
 ptxas: ## fetch NVIDIA's assembler (40 MB) into .fixtures/tools/, which checks what the CUDA backend emits
 	@scripts/fetch-ptxas.sh
 
+spirv-tools: ## fetch the validator of SPIR-V (7 MB) into .fixtures/tools/, which checks what the Vulkan backend emits
+	@scripts/fetch-spirv-tools.sh
+
 # The doctests come last so that what was left out is near the end of the output, and cargo's own lines close it.
 test-quick: ## tests that need no download
 	UNISONIC_TIER=quick $(CARGO_TEST) --lib --bins --tests
 	@scripts/left-out.sh quick
 	UNISONIC_TIER=quick $(CARGO_TEST) --doc
 
-test: fixtures ptxas ## what CI runs: quick, the tiny models, SmolLM2-135M and the assembler for PTX
+test: fixtures ptxas spirv-tools ## what CI runs: quick, the tiny models, SmolLM2-135M, PTX assembled and SPIR-V validated
 	@scripts/fetch-model.sh smollm2-135m
 	UNISONIC_TIER=ci $(CARGO_TEST) --lib --bins --tests
 	@scripts/left-out.sh ci
 	UNISONIC_TIER=ci $(CARGO_TEST) --doc
 
-test-full: fixtures ptxas ## everything: also Gemma 3 270M, Qwen2.5-Coder-0.5B (744 MB), the vocabularies and long sweeps
+test-full: fixtures ptxas spirv-tools ## everything: also Gemma 3 270M, Qwen2.5-Coder-0.5B (744 MB), the vocabularies and long sweeps
 	@scripts/fetch-model.sh smollm2-135m gemma3-270m
 	@scripts/fetch-model.sh qwen2.5-coder-0.5b || echo "skipped: Qwen2.5-Coder-0.5B could not be fetched" >&2
 	@scripts/fetch-vocabs.sh || echo "skipped: llama.cpp's vocabularies could not be fetched" >&2
 	UNISONIC_TIER=full $(CARGO_TEST) --lib --bins --tests
+	@scripts/test-vulkan.sh --if-possible
 	@scripts/left-out.sh full
 	UNISONIC_TIER=full $(CARGO_TEST) --doc
 
 test-aarch64: ## the CPU device for aarch64, cross-compiled and run by QEMU (Debian; installs what is missing as root)
 	@scripts/test-aarch64.sh
+
+test-vulkan: ## the Vulkan backend's kernels on software devices of every width (Debian; installs what is missing as root)
+	@scripts/test-vulkan.sh
 
 fmt: ## format the code
 	cargo fmt --all

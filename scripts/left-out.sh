@@ -14,23 +14,39 @@ assembling() {
         echo "  PTX assembled for each GPU, and the registers of kernels (40 MB)           make ptxas"
 }
 
+validating() {
+    [ -x .fixtures/tools/spirv-val ] ||
+        echo "  SPIR-V validated (7 MB)                                                  make spirv-tools"
+}
+
+# The loader that finds devices.
+vulkan() {
+    ldconfig -p 2>/dev/null | grep -qF libvulkan.so.1 ||
+        echo "  kernels on a Vulkan device (Debian: libvulkan1, mesa-vulkan-drivers)       make test-vulkan"
+}
+
 case "${1:-}" in
 quick)
     echo "left out of this tier (quick):"
     echo "  tiny qwen2, qwen3, gemma3, rope_freqs and F16 models, SmolLM2-135M      make test"
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
     assembling
+    validating
+    vulkan
     vocabularies ;;
 ci)
     echo "left out of this tier (ci):"
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
     assembling
+    validating
+    vulkan
     vocabularies ;;
 full)
     left_out=
     [ -f models/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf ] || left_out+=$'\n  Qwen2.5-Coder-0.5B, whose packages could not be fetched'
     [ -f .fixtures/vocab/complete ] || left_out+=$'\n  tokens of llama.cpp\'s vocabularies, which could not be fetched'
     [ -x .fixtures/tools/ptxas ] || left_out+=$'\n  PTX assembled for each GPU: there is no assembler for this machine'
+    [ -z "$(vulkan)" ] || left_out+=$'\n'$(vulkan)
     echo "left out of this tier (full):${left_out:- nothing}" ;;
 *) echo "usage: $0 quick|ci|full" >&2; exit 2 ;;
 esac

@@ -17,6 +17,7 @@ use unisonic_core::kir::legal::{Caps, legalize};
 use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::verify::WORD_LEN_BYTES;
 use unisonic_core::kir::{Kernel, Scalar};
+use unisonic_planner::kernels::samples::{Extent, FAMILIES};
 use unisonic_vulkan::spirv::emit;
 
 /// The devices; says so if there is none.
@@ -81,6 +82,35 @@ fn every_operation_equals_the_interpreter() {
             }
         }
         println!("{}: {} cases", gpu.name, cases.len());
+    }
+}
+
+/// What the planner's templates write is what `core::numerics` says. Kernels that no such device has room for are left out.
+#[test]
+fn templates_equal_the_reference() {
+    let extent = if support::is_full() { Extent::Full } else { Extent::Pairs };
+    for gpu in devices_for("kernel templates on a Vulkan device") {
+        let caps = gpu.target.caps();
+        for (family, samples) in FAMILIES {
+            let (mut ran, mut left_out) = (0, 0);
+            for sample in samples(extent) {
+                let legal = legalize(&sample.kernel, &caps);
+                if !fits(&legal, &gpu) {
+                    left_out += 1;
+                    continue;
+                }
+                let words = emit(&legal, &gpu.target);
+                support::validate(&sample.name, &words);
+                let mut launch = sample.launch.clone();
+                gpu.run(&legal, &words, &mut launch);
+                if let Err(difference) = sample.check(&launch.buffers) {
+                    panic!("{}: {difference}", gpu.name);
+                }
+                ran += 1;
+            }
+            println!("{}: {family}: {ran} samples, {left_out} too large", gpu.name);
+            assert!(ran > 0, "`{family}` has samples for {}", gpu.name);
+        }
     }
 }
 

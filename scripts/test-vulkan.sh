@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Runs the Vulkan backend's kernels on software devices: Mesa's llvmpipe with subgroups of 4, 8 and 16, and SwiftShader,
+# which flushes subnormals. Debian only; as root it installs what is missing.
+#
+#   scripts/test-vulkan.sh [--if-possible]
+#
+# With --if-possible a machine that lacks llvmpipe, or cannot get it, is no failure: a line says that the tests are left
+# out. Tests that fail are one. SwiftShader is taken out of Debian's chromium-common into .fixtures/tools/swiftshader/; where that cannot be had, a line
+# says that it is left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if_possible=${1-}
+
+# Ends the script: the machine cannot run the tests.
+cannot() {
+    if [ "$if_possible" = --if-possible ]; then
+        printf 'left out: kernels on software Vulkan devices (%s)\n' "$*"
+        exit
+    fi
+    printf 'error: needed to run kernels: %s\n' "$*" >&2
+    exit 1
+}
+note() { printf '%s\n' "$*" >&2; }
+
+llvmpipe() { find /usr/share/vulkan/icd.d -name 'lvp_icd*.json' 2>/dev/null | head -1; }
+
+if [ -z "$(llvmpipe)" ] || ! ldconfig -p | grep -qF libvulkan.so.1; then
+    command -v apt-get >/dev/null || cannot "Mesa's llvmpipe and the Vulkan loader"
+    [ "$(id -u)" -eq 0 ] || cannot "sudo apt-get install libvulkan1 mesa-vulkan-drivers"
+    note "installing libvulkan1 mesa-vulkan-drivers"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        libvulkan1 mesa-vulkan-drivers; } >/dev/null || cannot "apt-get could not install them"
+fi
+
+swiftshader=.fixtures/tools/swiftshader
+fetch_swiftshader() {
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return
+    local download
+    download=$(mktemp -d)
+    # apt drops to a user of its own, who has to be able to write there.
+    chmod 777 "$download"
+    (cd "$download" && apt-get download -qq chromium-common >/dev/null 2>&1) || { rm -rf "$download"; return 1; }
+    dpkg-deb --fsys-tarfile "$download"/chromium-common_*.deb |
+        tar -x -C "$download" --wildcards --no-anchored '*vk_swiftshader*'
+    mkdir -p $swiftshader
+    find "$download" -name '*vk_swiftshader*' -type f -exec mv {} $swiftshader/ \;
+    rm -rf "$download"
+}
+
+run() {
+    local name=$1
+    shift
+    note "$name"
+    env "$@" cargo test --locked -p unisonic-vulkan --test on_device
+}
+
+for bits in 128 256 512; do
+    run "llvmpipe, vectors of $bits bits" VK_ICD_FILENAMES="$(llvmpipe)" LP_NATIVE_VECTOR_WIDTH=$bits
+done
+if [ -f $swiftshader/vk_swiftshader_icd.json ] || fetch_swiftshader; then
+    run SwiftShader VK_ICD_FILENAMES="$PWD/$swiftshader/vk_swiftshader_icd.json"
+else
+    note "skipped: kernels on SwiftShader (chromium-common could not be fetched)"
+fi
