@@ -23,26 +23,30 @@ impl Emitter<'_> {
             return self.run_plan(&Plan::new((selector & 0x7777) as u16, known, a == b), [a, b]);
         }
         let four = Type { scalar: Scalar::U32, width: 4 };
-        let (u32x4, boolx4) = (self.spirv_ty(four), self.spirv_ty(four.with(Scalar::Bool)));
-        let [a, b, digits] =
-            [a, b, selector].map(|word| self.push(Op::CompositeConstruct, u32x4, &[word; 4]));
-        let by_digit = self.constants_of([0, 4, 8, 12]);
-        let digits = self.push(Op::ShiftRightLogical, u32x4, &[digits, by_digit]);
-        let [bit_of_b, low, bits_a_byte, byte, zero] =
-            [4, 3, 3, 0xFF, 0].map(|word| self.constant(four, word));
-        let is_of_b = self.push(Op::BitwiseAnd, u32x4, &[digits, bit_of_b]);
+        let (u32_, u32x4, boolx4) =
+            (self.u32_ty(), self.spirv_ty(four), self.spirv_ty(four.with(Scalar::Bool)));
+        let bits_a_byte = self.u32_constant(3);
+        let bits = self.push(Op::ShiftLeftLogical, u32_, &[selector, bits_a_byte]);
+        let [a, b, selector, bits] =
+            [a, b, selector, bits].map(|word| self.push(Op::CompositeConstruct, u32x4, &[word; 4]));
+        // Bit 2 of each digit says whether it is a byte of b.
+        let (bit_of_b, zero) = (self.constants_of([0x4, 0x40, 0x400, 0x4000]), self.constant(four, 0));
+        let is_of_b = self.push(Op::BitwiseAnd, u32x4, &[selector, bit_of_b]);
         let is_of_b = self.push(Op::INotEqual, boolx4, &[is_of_b, zero]);
         let words = self.push(Op::Select, u32x4, &[is_of_b, b, a]);
-        let places = self.push(Op::BitwiseAnd, u32x4, &[digits, low]);
-        let places = self.push(Op::ShiftLeftLogical, u32x4, &[places, bits_a_byte]);
-        let bytes = self.push(Op::ShiftRightLogical, u32x4, &[words, places]);
-        let bytes = self.push(Op::BitwiseAnd, u32x4, &[bytes, byte]);
-        let to = self.constants_of([0, 8, 16, 24]);
-        let bytes = self.push(Op::ShiftLeftLogical, u32x4, &[bytes, to]);
-        let u32_ = self.u32_ty();
-        let [x, y, z, w] = [0, 1, 2, 3].map(|part| self.extract(u32_, bytes, part));
-        let [low, high] = [[x, y], [z, w]].map(|pair| self.push(Op::BitwiseOr, u32_, &pair));
-        self.push(Op::BitwiseOr, u32_, &[low, high])
+        // Bits 0 and 1 say how many bytes lie below it.
+        let (by_digit, below) = (self.constants_of([0, 4, 8, 12]), self.constant(four, 3 << 3));
+        let bits = self.push(Op::ShiftRightLogical, u32x4, &[bits, by_digit]);
+        let bits = self.push(Op::BitwiseAnd, u32x4, &[bits, below]);
+        let bytes = self.push(Op::ShiftRightLogical, u32x4, &[words, bits]);
+        // What is above a byte is written over by the next.
+        let mut union = self.extract(u32_, bytes, 0);
+        let len = self.u32_constant(8);
+        for place in 1..4 {
+            let (byte, offset) = (self.extract(u32_, bytes, place), self.u32_constant(8 * place));
+            union = self.push(Op::BitFieldInsert, u32_, &[union, byte, offset, len]);
+        }
+        union
     }
 
     fn run_plan(&mut self, plan: &Plan, words: [Word; 2]) -> Word {
