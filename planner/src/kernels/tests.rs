@@ -1,6 +1,7 @@
 //! Rows, bytes and launches for the tests of templates.
 
 use unisonic_core::kir::interp::{Launch, run};
+use unisonic_core::kir::legal::{Caps, legalize};
 use unisonic_core::kir::verify;
 
 use super::RowKernel;
@@ -65,7 +66,15 @@ pub fn launch_groups(
     buffers: Vec<Vec<u8>>,
 ) -> Vec<Vec<u8>> {
     assert_eq!(verify(kernel), [], "{kernel}");
-    let mut launch = Launch { groups, params, buffers, fuel: u64::MAX };
-    run(kernel, &mut launch).unwrap_or_else(|trap| panic!("{}: {trap}", kernel.name));
-    launch.buffers
+    let run_on = |caps: Caps| {
+        let legal = legalize(kernel, &caps);
+        assert_eq!(verify(&legal), [], "{caps:?}");
+        let buffers = buffers.clone();
+        let mut launch = Launch { groups, params: params.clone(), buffers, fuel: u64::MAX };
+        run(&legal, &mut launch).unwrap_or_else(|trap| panic!("{}, {caps:?}: {trap}", kernel.name));
+        launch.buffers
+    };
+    let found = run_on(Caps::ALL);
+    assert!(run_on(Caps { subgroup: 8, ..Caps::NONE }) == found, "{}: a device changes results", kernel.name);
+    found
 }
