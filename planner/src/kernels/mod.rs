@@ -23,7 +23,9 @@ pub mod samples;
 
 pub use a16::A16Form;
 pub use argmax::{argmax_join, argmax_parts};
-pub use attention::{Attention, DecodeShape, attention_decode, attention_merge};
+pub use attention::{
+    Attention, DecodeShape, PrefillShape, attention_decode, attention_merge, attention_prefill,
+};
 pub use embed::{embed_blocks, embed_floats};
 pub use head_steps::{HeadShape, PrepareQuery, WriteKv, head_norm, prepare_query, rope, write_kv};
 pub use heads::Rope;

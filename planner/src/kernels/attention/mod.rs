@@ -4,14 +4,19 @@
 //! [`attention_merge`] joins them. A workgroup of the former has the query heads of a KV head and reads the keys and values of
 //! its group once; a cluster of 32 invocations in it has a chunk, so that all but the last step needs no barrier. [`chunk`] is
 //! the arithmetic inside a chunk, [`state`] the merging of states.
+//!
+//! Many rows of a sequence: [`attention_prefill`], with matrix products.
 
 mod chunk;
 mod decode;
+mod fragments;
 mod merge;
+mod prefill;
 mod state;
 
 pub use decode::{DecodeShape, attention_decode};
 pub use merge::attention_merge;
+pub use prefill::{PrefillShape, attention_prefill};
 
 use unisonic_core::kir::build::{Build, Mem, V};
 use unisonic_core::numerics::merge::GROUP_CHUNKS;

@@ -11,7 +11,7 @@ use super::super::kv::tests::Cache;
 use super::super::quantize::Outputs;
 use super::super::quantize::tests::{check_regions, form, regions};
 use super::super::tests::{bits, floats, launch_groups, random, rows, word_bytes};
-use super::{Attention, DecodeShape};
+use super::{Attention, DecodeShape, PrefillShape};
 
 /// Keys and values of a sequence for a KV head, quantised, chunk by chunk. Slots that were never written have poison.
 struct HeadCache {
@@ -207,6 +207,31 @@ fn decode(
         .to_vec()
 }
 
+/// The one kernel, over tiles of rows: first rows and how many.
+fn prefill(
+    world: &World,
+    attention: Attention,
+    queries: &Queries,
+    positions: &[u32],
+    sequences: &[u32],
+    shape: PrefillShape,
+    tiles: &[u32],
+) -> Vec<f32> {
+    let kernel = super::attention_prefill(attention, shape);
+    let mut buffers = queries.buffers();
+    buffers.extend([
+        word_bytes(positions),
+        word_bytes(tiles),
+        word_bytes(sequences),
+        word_bytes(&world.pages),
+    ]);
+    let len = positions.len() * (attention.heads * attention.layout.head_len) as usize;
+    buffers.extend([world.cache.bytes.clone(), vec![0xFF; 4 * len]]);
+    let groups = tiles.len() as u32 / 2 * attention.layout.heads;
+    let found = launch_groups(&kernel, groups, vec![world.pages_a_sequence], buffers);
+    floats(&found[8])
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Case {
     head_len: u32,
@@ -260,9 +285,47 @@ fn decoding_equals_the_reference() {
     }
 }
 
+/// Rows that begin inside a chunk and pass into the next; a tile that is not full, and one of another sequence.
+fn check_prefill(case: Case, clusters: u32, world: &World) {
+    let layout = KvLayout { heads: case.kv_heads, head_len: case.head_len };
+    let attention = Attention {
+        layout,
+        heads: case.heads,
+        kappa: default_kappa(case.head_len),
+        window: case.window,
+        soft_cap: case.soft_cap,
+    };
+    let shape = PrefillShape { clusters };
+    let rows_a_tile = shape.rows_a_tile(attention);
+    assert!(rows_a_tile >= 2, "{case:?}");
+    let (first, second) = (rows_a_tile, rows_a_tile / 2);
+    let positions: Vec<u32> = (1060 - first..1060).chain(62..62 + second).collect();
+    let sequences: Vec<u32> = (0..first + second).map(|row| u32::from(row >= first)).collect();
+    let queries = Queries::new(case.heads as usize, case.head_len as usize, positions.len(), 9);
+    let tiles = [0, first, first, second];
+    let found = prefill(world, attention, &queries, &positions, &sequences, shape, &tiles);
+    let expected = expected(world, attention, &queries, &positions, &sequences);
+    let (found, expected) = (bits(&found), bits(&expected));
+    let wrong = (0..found.len()).find(|&at| found[at] != expected[at]);
+    assert_eq!(wrong, None, "{case:?}, {clusters} clusters: {:?}", wrong.map(|at| (found[at], expected[at])));
+}
+
+#[test]
+fn prefill_equals_the_reference() {
+    let case = Case { head_len: 64, heads: 6, kv_heads: 2, tile: 0, window: None, soft_cap: None };
+    let of_64 = world(64, 2);
+    check_prefill(case, 1, &of_64);
+    check_prefill(Case { window: Some(40), ..case }, 2, &of_64);
+    check_prefill(Case { heads: 14, window: Some(64), soft_cap: Some(50.0), ..case }, 1, &of_64);
+    for head_len in [80, 96, 112, 128, 256] {
+        let case = Case { head_len, heads: 4, kv_heads: 1, window: Some(70), ..case };
+        check_prefill(case, 1, &world(head_len, 1));
+    }
+}
+
 /// Everything with everything.
 #[test]
-fn decoding_equals_the_reference_in_every_form() {
+fn both_equal_the_reference_in_every_form() {
     if std::env::var("UNISONIC_TIER").as_deref() != Ok("full") {
         return;
     }
@@ -271,7 +334,9 @@ fn decoding_equals_the_reference_in_every_form() {
         for (heads, tile) in [(2, 1), (6, 3), (8, 4), (10, 3)] {
             for window in [None, Some(1), Some(63), Some(64), Some(65), Some(1024), Some(1025)] {
                 for soft_cap in [None, Some(50.0)] {
-                    check(Case { head_len, heads, kv_heads: 2, tile, window, soft_cap }, &world);
+                    let case = Case { head_len, heads, kv_heads: 2, tile, window, soft_cap };
+                    check(case, &world);
+                    check_prefill(case, tile, &world);
                 }
             }
         }
