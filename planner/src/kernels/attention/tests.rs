@@ -10,7 +10,7 @@ use super::super::kv::KvLayout;
 use super::super::kv::tests::Cache;
 use super::super::quantize::Outputs;
 use super::super::quantize::tests::{check_regions, form, regions};
-use super::super::tests::{bits, floats, launch_groups, random, rows, word_bytes};
+use super::super::tests::{bits, floats, launch_groups, random, word_bytes};
 use super::{Attention, DecodeShape, PrefillShape};
 
 /// Keys and values of a sequence for a KV head, quantised, chunk by chunk. Slots that were never written have poison.
@@ -28,6 +28,23 @@ pub struct World {
     pub pages: Vec<u32>,
     pub pages_a_sequence: u32,
     sequences: Vec<Vec<HeadCache>>,
+}
+
+/// A number in [-1, 1).
+fn uniform(word: u64) -> f32 {
+    (word >> 40) as f32 * f32::from_bits(0x3400_0000) - 1.0
+}
+
+/// Factors of the key and of the value at a position. Of eight chunks, most have scores of like size; one has scores far apart, so
+/// that most weights are dropped; in one a single key without a value is far above all others, whose values are near 2^-40.
+fn scales(position: usize, word: u64) -> (f32, f32) {
+    let (key, value) = match (position / 64 % 8, position % 64) {
+        (5, 17) => (40.0, 0.0),
+        (5, _) => (1.0, f32::from_bits(0x2C80_0000)),
+        (3, _) => (40.0, 1.0),
+        _ => (8.0, f32::from_bits((125 + (word >> 20) as u32 % 4) << 23)),
+    };
+    (if word.is_multiple_of(11) { 0.0 } else { key }, if word.is_multiple_of(13) { 0.0 } else { value })
 }
 
 const POISON: f32 = f32::from_bits(0xFFFF_FFFF);
@@ -55,21 +72,9 @@ impl World {
                     value_scales: vec![POISON; slots],
                 };
                 for position in 0..len {
-                    let word = next();
-                    // Keys of very different lengths; zeros among keys and values.
-                    let scale = f32::from_bits((110 + (word >> 20) as u32 % 16) << 23);
-                    let mut key: Vec<f32> = rows(1, hd, word | 1).iter().map(|x| x * scale).collect();
-                    let mut value = rows(1, hd, word ^ 0x55);
-                    if word.is_multiple_of(11) {
-                        key.fill(0.0);
-                    }
-                    if word.is_multiple_of(13) {
-                        value.fill(0.0);
-                    }
-                    if word.is_multiple_of(7) {
-                        // Values so small that they are dropped beside others, or all that a chunk has.
-                        value.iter_mut().for_each(|x| *x *= f32::from_bits(0x2080_0000));
-                    }
+                    let (key_scale, value_scale) = scales(position, next());
+                    let key: Vec<f32> = (0..hd).map(|_| uniform(next()) * key_scale).collect();
+                    let mut value: Vec<f32> = (0..hd).map(|_| uniform(next()) * value_scale).collect();
                     let at = position * hd..(position + 1) * hd;
                     let (high, low) = (&mut own.high[at.clone()], &mut own.low[at.clone()]);
                     assert!(quantize_head_16(&key, high, low, &mut own.key_scales[position]));
@@ -131,8 +136,10 @@ impl Queries {
         let count = heads * rows_len;
         let (mut high, mut low) = (vec![0; count * head_len], vec![0; count * head_len]);
         let mut scales = vec![0.0; count];
-        let mut x = rows(count, head_len, seed);
-        x[..head_len].fill(0.0);
+        let mut next = random(seed);
+        let mut x: Vec<f32> = (0..count * head_len).map(|_| uniform(next())).collect();
+        // The first head of the last row is zeros.
+        x[(count - heads) * head_len..][..head_len].fill(0.0);
         for (number, x) in x.chunks(head_len).enumerate() {
             let at = number * head_len..(number + 1) * head_len;
             let (high, low) = (&mut high[at.clone()], &mut low[at]);
@@ -244,8 +251,8 @@ struct Case {
 
 /// Rows of two sequences: the first positions, ends of pages, of chunks and of groups.
 const LENS: [usize; 2] = [1100, 130];
-const POSITIONS: [u32; 6] = [0, 129, 1099, 63, 64, 1023];
-const SEQUENCES: [u32; 6] = [1, 1, 0, 0, 1, 0];
+const POSITIONS: [u32; 7] = [0, 129, 1099, 360, 64, 1023, 63];
+const SEQUENCES: [u32; 7] = [1, 1, 0, 0, 1, 0, 0];
 
 fn check(case: Case, world: &World) {
     let layout = KvLayout { heads: case.kv_heads, head_len: case.head_len };
@@ -279,6 +286,7 @@ fn decoding_equals_the_reference() {
     check(Case { tile: 2, window: Some(100), ..case }, &of_64);
     check(Case { tile: 1, window: Some(64), soft_cap: Some(50.0), ..case }, &of_64);
     check(Case { heads: 2, tile: 1, window: Some(1), ..case }, &of_64);
+    check(Case { window: Some(40), ..case }, &of_64);
     for head_len in [80, 96, 112, 128, 256] {
         let case = Case { head_len, heads: 2, kv_heads: 1, tile: 2, window: Some(1050), soft_cap: None };
         check(case, &world(head_len, 1));
