@@ -9,7 +9,7 @@ use unisonic_core::numerics::float::{LOG2E, ROUNDER, SNAP_LIMIT, ord as ord_of, 
 use unisonic_core::plan::Activation;
 
 /// A float constant of as many words as `x`.
-fn like<'k>(k: &'k Build, x: V<'k>, value: f32) -> V<'k> {
+pub fn like<'k>(k: &'k Build, x: V<'k>, value: f32) -> V<'k> {
     k.constant(x.ty().with(Scalar::F32), value.to_bits())
 }
 

@@ -6,7 +6,7 @@ use unisonic_core::kir::build::{Build, V};
 use unisonic_core::numerics::float::{INV_16319, LOG2E, SNAP_LIMIT, pow2};
 
 use super::super::elementary::{
-    abs_bits, clamp, exp2_pair, is_below, not, recip, rne, scale_exponent, soft_cap,
+    abs_bits, clamp, exp2_pair, is_below, like, not, recip, rne, scale_exponent, soft_cap,
 };
 use super::super::quantizer::split;
 use super::super::reduce::{CLUSTER, cluster_max};
@@ -32,55 +32,90 @@ pub fn where_visible<'k>(visible: V<'k>, x: V<'k>) -> V<'k> {
     visible.select(x, x.constant(0))
 }
 
+/// t of integer scores S (`score`). `key_scales` is +0 for keys that are not visible.
+pub fn score<'k>(
+    k: &'k Build,
+    attention: Attention,
+    dots: V<'k>,
+    key_scales: V<'k>,
+    query_scales: V<'k>,
+) -> V<'k> {
+    let product = dots.to_f32() * (key_scales * query_scales);
+    let t = match attention.soft_cap {
+        Some(cap) => soft_cap(k, product, cap) * like(k, product, LOG2E),
+        None => product,
+    };
+    clamp(k, t, -pow2(20), pow2(20))
+}
+
+/// p of keys with the exp2 pair (P, n): `e < -32 ? +0 : bitcast(Bits(P) + (e << 23))`, e = n - M; +0 where not visible.
+pub fn weight<'k>(visible: V<'k>, (p, n): (V<'k>, V<'k>), max: V<'k>) -> V<'k> {
+    let below = n - max;
+    let counts = visible & not(below.lt(below.constant(-32_i32 as u32)));
+    where_visible(counts, scale_exponent(p, below))
+}
+
+/// How the u of a chunk become integers (P15), `a = amax(u)` (`value_weights`).
+pub struct ValueSteps<'k> {
+    /// `a < 2^-60`: all of them are 0.
+    is_negligible: V<'k>,
+    /// `recip(a)*16319`.
+    steps: V<'k>,
+    /// `a*f32(1/16319)`; +0 where a < 2^-60, and so all of o.
+    pub step: V<'k>,
+}
+
+impl<'k> ValueSteps<'k> {
+    /// Of a chunk, or of chunks in a vector.
+    pub fn new(k: &'k Build, amax: V<'k>) -> Self {
+        let is_negligible = is_below(k, amax, SNAP_LIMIT);
+        let steps = recip(k, amax) * like(k, amax, 16319.0);
+        let step = is_negligible.select(like(k, amax, 0.0), amax * like(k, amax, INV_16319));
+        Self { is_negligible, steps, step }
+    }
+
+    /// Planes h and l of `w = rne(u*(recip(a)*16319))`, of a vector of as many words as `wide` makes of the steps.
+    pub fn integers(&self, k: &'k Build, u: V<'k>, wide: impl Fn(V<'k>) -> V<'k>) -> (V<'k>, V<'k>) {
+        let w = rne(k, u * wide(self.steps));
+        split(wide(self.is_negligible).select(w.constant(0), w))
+    }
+}
+
 /// Softmax weights from the integer scores S of two keys (`chunk_weights`). `key_scales` is +0 for keys that are not visible.
 pub fn chunk_weights<'k>(
     k: &'k Build,
     attention: Attention,
-    scores: V<'k>,
+    dots: V<'k>,
     key_scales: V<'k>,
     query_scale: V<'k>,
     visible: V<'k>,
 ) -> ChunkWeights<'k> {
-    let two = |x: f32| k.vector([k.f32(x); 2]);
-    let product = scores.to_f32() * (key_scales * k.vector([query_scale; 2]));
-    let t = match attention.soft_cap {
-        Some(cap) => soft_cap(k, product, cap) * two(LOG2E),
-        None => product,
-    };
-    let (p, n) = exp2_pair(k, clamp(k, t, -pow2(20), pow2(20)));
-    let exponents = visible.select(n, n.constant(i32::MIN as u32));
+    let pair = exp2_pair(k, score(k, attention, dots, key_scales, k.vector([query_scale; 2])));
+    let exponents = visible.select(pair.1, pair.1.constant(i32::MIN as u32));
     let max = cluster_max(exponents.part(0).max(exponents.part(1)), CLUSTER);
-    let below = n - k.vector([max; 2]);
-    let counts = visible & not(below.lt(below.constant(-32_i32 as u32)));
-    let p = where_visible(counts, scale_exponent(p, below));
+    let p = weight(visible, pair, k.vector([max; 2]));
     // h = 32 of the tree is in the invocation.
     let sum = (p.part(0) + p.part(1)).cluster_sum(CLUSTER);
     ChunkWeights { max, sum, p }
 }
 
-/// Integer weights of the values of a chunk (P15).
+/// Integer weights of the values of a chunk.
 pub struct ValueWeights<'k> {
     /// h and l of the first key, then of the second.
     pub planes: [V<'k>; 4],
-    /// `a*f32(1/16319)`; +0 where a < 2^-60, and so all of o.
+    /// [`ValueSteps::step`].
     pub step: V<'k>,
 }
 
-/// `u_j = p_j*sv_j; a = amax(u); w_j = rne(u_j*(recip(a)*16319))` (`value_weights`). `value_scales` is +0 for keys that are not
-/// visible.
+/// `u_j = p_j*sv_j` as integers (`value_weights`). `value_scales` is +0 for keys that are not visible.
 pub fn value_weights<'k>(k: &'k Build, weights: &ChunkWeights<'k>, value_scales: V<'k>) -> ValueWeights<'k> {
     let u = weights.p * value_scales;
     let bits = abs_bits(u);
     let amax = cluster_max(bits.part(0).max(bits.part(1)), CLUSTER).cast(Scalar::F32);
-    let is_negligible = is_below(k, amax, SNAP_LIMIT);
-    let steps = recip(k, amax) * k.f32(16319.0);
-    let w = rne(k, u * k.vector([steps; 2]));
-    let w = k.vector([is_negligible; 2]).select(w.constant(0), w);
-    let (high, low) = split(w);
-    ValueWeights {
-        planes: [high.part(0), low.part(0), high.part(1), low.part(1)],
-        step: is_negligible.select(k.f32(0.0), amax * k.f32(INV_16319)),
-    }
+    let steps = ValueSteps::new(k, amax);
+    let (high, low) = steps.integers(k, u, |x| k.vector([x; 2]));
+    let planes = [high.part(0), low.part(0), high.part(1), low.part(1)];
+    ValueWeights { planes, step: steps.step }
 }
 
 /// Four keys' weights as bytes of a word. Invocation `4q + r` of the cluster gets plane `r / 2` (h, l) of keys

@@ -16,16 +16,12 @@
 
 use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
-use unisonic_core::numerics::float::{INV_16319, LOG2E, SNAP_LIMIT, pow2};
 use unisonic_core::numerics::fwht::{fwht_block, fwht_scales};
 
-use super::super::elementary::{
-    abs_bits, clamp, exp2_pair, is_below, not, recip, rne, scale_exponent, snap, soft_cap,
-};
+use super::super::elementary::{abs_bits, exp2_pair, recip, snap};
 use super::super::kv::{KEYS, Pages};
-use super::super::quantizer::split;
 use super::super::reduce::CLUSTER;
-use super::chunk::{query_scale, transpose, where_visible};
+use super::chunk::{ValueSteps, query_scale, score, transpose, weight, where_visible};
 use super::fragments::{PlaneRow, multiply, rows_of_a};
 use super::state::{Merging, in_pairs};
 use super::{Attention, GROUP, Seen};
@@ -231,14 +227,9 @@ impl<'k> Work<'k> {
                 where_visible(visible, four).cast(Scalar::F32)
             };
             let (key_scales, value_scales) = (scales(layout.key_scales()), scales(layout.value_scales()));
-            let four = |x: f32| k.vector([k.f32(x); 4]);
-            let product = self.scores(query, block, n).to_f32() * (key_scales * in_pairs(k, query.scales));
-            let t = match self.attention.soft_cap {
-                Some(cap) => soft_cap(k, product, cap) * four(LOG2E),
-                None => product,
-            };
-            let (p, exponent) = exp2_pair(k, clamp(k, t, -pow2(20), pow2(20)));
-            terms.push(Term { p, exponent, visible, value_scales });
+            let dots = self.scores(query, block, n);
+            let t = score(k, self.attention, dots, key_scales, in_pairs(k, query.scales));
+            terms.push(Term { pair: exp2_pair(k, t), visible, value_scales });
         }
         self.joined(terms)
     }
@@ -248,34 +239,17 @@ impl<'k> Work<'k> {
         let k = self.k;
         let exponents = terms
             .iter()
-            .map(|term| term.visible.select(term.exponent, term.exponent.constant(NOTHING as u32)));
+            .map(|Term { pair: (_, n), visible, .. }| visible.select(*n, n.constant(NOTHING as u32)));
         let max = self.max_of_pairs(exponents);
         let maxima = in_pairs(k, max);
-        let p: Vec<V<'k>> = terms
-            .iter()
-            .map(|term| {
-                let below = term.exponent - maxima;
-                let counts = term.visible & not(below.lt(below.constant(-32_i32 as u32)));
-                where_visible(counts, scale_exponent(term.p, below))
-            })
-            .collect();
+        let p: Vec<V<'k>> = terms.iter().map(|term| weight(term.visible, term.pair, maxima)).collect();
         let u: Vec<V<'k>> = p.iter().zip(&terms).map(|(&p, term)| p * term.value_scales).collect();
         let amax = self.max_of_pairs(u.iter().map(|&u| abs_bits(u))).cast(Scalar::F32);
-        let is_negligible = is_below(k, amax, SNAP_LIMIT);
-        let two = |x: f32| k.vector([k.f32(x); 2]);
-        let steps = in_pairs(k, recip(k, amax) * two(16319.0));
-        let are_zero = in_pairs(k, is_negligible);
-        let w = u.into_iter().map(|u| {
-            let w = rne(k, u * steps);
-            split(are_zero.select(w.constant(0), w))
-        });
+        let steps = ValueSteps::new(k, amax);
+        let w = u.into_iter().map(|u| steps.integers(k, u, |x| in_pairs(k, x)));
         let (high, low): (Vec<V<'k>>, Vec<V<'k>>) = w.unzip();
-        Weights {
-            max,
-            sum: self.tree(&p),
-            planes: [high, low].map(|plane| self.operands(&plane)),
-            step: is_negligible.select(two(0.0), amax * two(INV_16319)),
-        }
+        let planes = [high, low].map(|plane| self.operands(&plane));
+        Weights { max, sum: self.tree(&p), planes, step: steps.step }
     }
 
     /// S of the two pairs and two keys of product `n` (`core::numerics::attention::score_dot`).
@@ -405,10 +379,9 @@ impl<'k> Work<'k> {
     }
 }
 
-/// A product's p before M is known: P and n, whose they are, and sv.
+/// What a product gives before M is known: (P, n), of which keys, and sv.
 struct Term<'k> {
-    p: V<'k>,
-    exponent: V<'k>,
+    pair: (V<'k>, V<'k>),
     visible: V<'k>,
     value_scales: V<'k>,
 }
@@ -421,7 +394,7 @@ struct Weights<'k> {
     sum: V<'k>,
     /// Operands of planes h and l of w.
     planes: [Vec<V<'k>>; 2],
-    /// `a*f32(1/16319)`.
+    /// [`ValueSteps::step`].
     step: V<'k>,
 }
 

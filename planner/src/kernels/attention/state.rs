@@ -102,3 +102,70 @@ fn factor<'k>(k: &'k Build, exponent: V<'k>) -> V<'k> {
     let power = scale_exponent(like(pow2(0).to_bits(), Scalar::F32), exponent);
     exponent.lt(like(-32_i32 as u32, Scalar::I32)).select(like(0, Scalar::F32), power)
 }
+
+#[cfg(test)]
+mod tests {
+    use unisonic_core::kir::{Scalar, build::kernel};
+    use unisonic_core::numerics::merge;
+
+    use super::super::super::tests::{launch_groups, random, word_bytes, words};
+    use super::{Merging, State, in_pairs};
+
+    const LEN: usize = 4096;
+
+    /// States whose M are up to 40 apart and whose O lie around 2^-60: lists of M, L and O.
+    fn states(seed: u64) -> [Vec<u32>; 3] {
+        let mut next = random(seed);
+        let max = (0..LEN).map(|_| ((next() >> 40) as i32 % 41 - 20) as u32).collect();
+        let sum = (0..LEN).map(|_| (127 << 23) + (next() >> 40) as u32).collect();
+        let output = (0..LEN).map(|_| {
+            let (word, exponent) = (next(), (next() >> 40) as u32 % 44);
+            let magnitude = (60 + exponent) << 23 | word as u32 & 0x7F_FFFF;
+            (if word.is_multiple_of(9) { 0 } else { magnitude }) | (word >> 32) as u32 & 1 << 31
+        });
+        [max, sum, output.collect()]
+    }
+
+    /// Both kinds of merging, with the factor's threshold and every snap from both sides.
+    #[test]
+    fn merging_equals_the_reference() {
+        let (own, later) = (states(3), states(4));
+        let merge_all = kernel("merge", 64, |k| {
+            let types = [Scalar::I32, Scalar::F32, Scalar::F32];
+            let names = [["m", "l", "o"], ["later_m", "later_l", "later_o"], ["out_m", "out_l", "out_o"]];
+            let [own, later] =
+                [0, 1].map(|of: usize| [0, 1, 2].map(|part: usize| k.read(names[of][part], types[part])));
+            let out = [0, 1, 2].map(|part: usize| k.write(names[2][part], types[part]));
+            let pairs = k.write("of_pairs", Scalar::F32);
+            let i = k.group_id() * 64 + k.local_id();
+            let [a, b] = [own, later].map(|of| State::from_parts(of.map(|part| part.load(i))));
+            let is_first = i.lt(k.u32(100));
+            let merged = a.merge(k, b, is_first);
+            out.into_iter().zip(merged.parts()).for_each(|(out, part)| out.store(i, part));
+            let two = |x| k.vector([x; 2]);
+            let merging = Merging::new(k, two(a.max), two(b.max), two(is_first)).of_pairs(k);
+            let [a, b] = [a.output, b.output].map(|o| in_pairs(k, two(o)));
+            pairs.store(i * 4, merging.output(k, a, b));
+        });
+        let mut buffers: Vec<Vec<u8>> = own.iter().chain(&later).map(|list| word_bytes(list)).collect();
+        buffers.extend([vec![0; 4 * LEN], vec![0; 4 * LEN], vec![0; 4 * LEN], vec![0; 16 * LEN]]);
+        let found = launch_groups(&merge_all, LEN as u32 / 64, vec![], buffers);
+        let found: Vec<Vec<u32>> = found.iter().map(|buffer| words(buffer)).collect();
+        let state = |[max, sum, output]: &[Vec<u32>; 3], i: usize| merge::State {
+            max_exponent: max[i] as i32,
+            sum: f32::from_bits(sum[i]),
+            output: vec![f32::from_bits(output[i])],
+        };
+        for i in 0..LEN {
+            let (mut merged, later) = (state(&own, i), state(&later, i));
+            if i < 100 {
+                merged = later;
+            } else {
+                merged.merge(&later);
+            }
+            let expected = [merged.max_exponent as u32, merged.sum.to_bits(), merged.output[0].to_bits()];
+            assert_eq!([6, 7, 8].map(|buffer: usize| found[buffer][i]), expected, "{i}");
+            assert_eq!(found[9][4 * i..4 * i + 4], [expected[2]; 4], "{i}");
+        }
+    }
+}

@@ -1,16 +1,18 @@
 //! Attention over a cache of a few sequences against `core::numerics::attention`.
 
+use unisonic_core::kir::Kernel;
+use unisonic_core::kir::legal::Caps;
 use unisonic_core::numerics::attention::{
     KvChunk, Q16, attend_chunk, default_kappa, finish, visible_in_chunk,
 };
 use unisonic_core::numerics::kv::{quantize_head_16, quantize_value_8};
-use unisonic_core::numerics::merge::Merger;
+use unisonic_core::numerics::merge::{Merger, State};
 
 use super::super::kv::KvLayout;
 use super::super::kv::tests::Cache;
 use super::super::quantize::Outputs;
 use super::super::quantize::tests::{check_regions, form, regions};
-use super::super::tests::{bits, floats, launch_groups, random, word_bytes};
+use super::super::tests::{bits, bytes, floats, launch_groups, launch_on, random, word_bytes, words};
 use super::{Attention, DecodeShape, PrefillShape};
 
 /// Keys and values of a sequence for a KV head, quantised, chunk by chunk. Slots that were never written have poison.
@@ -23,10 +25,10 @@ struct HeadCache {
 }
 
 /// Sequences in a cache, on the host and as kernels see it.
-pub struct World {
-    pub cache: Cache,
-    pub pages: Vec<u32>,
-    pub pages_a_sequence: u32,
+struct World {
+    cache: Cache,
+    pages: Vec<u32>,
+    pages_a_sequence: u32,
     sequences: Vec<Vec<HeadCache>>,
 }
 
@@ -51,7 +53,7 @@ const POISON: f32 = f32::from_bits(0xFFFF_FFFF);
 
 impl World {
     /// Sequences of these lengths, their pages in a mixed order.
-    pub fn new(layout: KvLayout, lens: &[usize], seed: u64) -> Self {
+    fn new(layout: KvLayout, lens: &[usize], seed: u64) -> Self {
         let (heads, hd) = (layout.heads as usize, layout.head_len as usize);
         let pages_a_sequence = lens.iter().map(|len| len.div_ceil(64)).max().unwrap();
         let page_count = lens.len() * pages_a_sequence;
@@ -92,15 +94,15 @@ impl World {
         Self { cache, pages, pages_a_sequence: pages_a_sequence as u32, sequences }
     }
 
-    /// The output of a query head.
-    fn attend(
+    /// The state of a query head after all of its keys.
+    fn state(
         &self,
         attention: Attention,
         sequence: usize,
         kv_head: usize,
         position: u32,
         q: &Q16<'_>,
-    ) -> Vec<f32> {
+    ) -> State {
         let (own, hd) = (&self.sequences[sequence][kv_head], q.high.len());
         let mut merger = Merger::new();
         for chunk in 0..=position / 64 {
@@ -118,21 +120,19 @@ impl World {
             };
             merger.push(chunk as usize, attend_chunk(q, attention.kappa, attention.soft_cap, &kv, visible));
         }
-        let mut out = vec![0.0; hd];
-        finish(&merger.finish().unwrap(), &mut out);
-        out
+        merger.finish().unwrap()
     }
 }
 
 /// Q16 of the rows of a batch.
-pub struct Queries {
-    pub high: Vec<i8>,
-    pub low: Vec<i8>,
-    pub scales: Vec<f32>,
+struct Queries {
+    high: Vec<i8>,
+    low: Vec<i8>,
+    scales: Vec<f32>,
 }
 
 impl Queries {
-    pub fn new(heads: usize, head_len: usize, rows_len: usize, seed: u64) -> Self {
+    fn new(heads: usize, head_len: usize, rows_len: usize, seed: u64) -> Self {
         let count = heads * rows_len;
         let (mut high, mut low) = (vec![0; count * head_len], vec![0; count * head_len]);
         let mut scales = vec![0.0; count];
@@ -149,94 +149,125 @@ impl Queries {
     }
 
     /// The buffers `high`, `low` and `scales`.
-    pub fn buffers(&self) -> Vec<Vec<u8>> {
+    fn buffers(&self) -> Vec<Vec<u8>> {
         let plane = |plane: &[i8]| plane.iter().map(|&x| x as u8).collect();
-        vec![plane(&self.high), plane(&self.low), super::super::tests::bytes(&self.scales)]
+        vec![plane(&self.high), plane(&self.low), bytes(&self.scales)]
     }
 }
 
-/// What the reference makes of all rows.
-pub fn expected(
-    world: &World,
-    attention: Attention,
-    queries: &Queries,
-    positions: &[u32],
-    sequences: &[u32],
-) -> Vec<f32> {
-    let (heads, hd) = (attention.heads as usize, attention.layout.head_len as usize);
-    let mut out = vec![];
-    for row in 0..positions.len() {
-        for head in 0..heads {
-            let number = row * heads + head;
+/// Rows to attend for.
+struct Batch<'a> {
+    queries: Queries,
+    positions: &'a [u32],
+    sequences: &'a [u32],
+    /// Whether the kernels run on the weakest device too.
+    legalized: bool,
+}
+
+impl Batch<'_> {
+    /// The reference's state of every row and head.
+    fn states(&self, world: &World, attention: Attention) -> Vec<State> {
+        let (heads, hd) = (attention.heads as usize, attention.layout.head_len as usize);
+        let state = |number: usize| {
+            let (row, head) = (number / heads, number % heads);
             let at = number * hd..(number + 1) * hd;
-            let q =
-                Q16 { high: &queries.high[at.clone()], low: &queries.low[at], scale: queries.scales[number] };
+            let Queries { high, low, scales } = &self.queries;
+            let q = Q16 { high: &high[at.clone()], low: &low[at], scale: scales[number] };
             let kv_head = head / (heads / attention.layout.heads as usize);
-            out.extend(world.attend(attention, sequences[row] as usize, kv_head, positions[row], &q));
+            world.state(attention, self.sequences[row] as usize, kv_head, self.positions[row], &q)
+        };
+        (0..self.positions.len() * heads).map(state).collect()
+    }
+
+    fn launch(&self, kernel: &Kernel, groups: u32, params: Vec<u32>, buffers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        if self.legalized {
+            launch_groups(kernel, groups, params, buffers)
+        } else {
+            launch_on(Caps::ALL, kernel, groups, params, buffers)
         }
     }
-    out
 }
 
-/// The two kernels one after the other.
-fn decode(
+/// The output rows of states.
+fn finished(states: &[State]) -> Vec<f32> {
+    states
+        .iter()
+        .flat_map(|state| {
+            let mut out = vec![0.0; state.output.len()];
+            finish(state, &mut out);
+            out
+        })
+        .collect()
+}
+
+/// A buffer of words that nobody wrote.
+fn poison(words: usize) -> Vec<u8> {
+    vec![0xFF; 4 * words]
+}
+
+/// Groups that have a place in the buffers of states.
+fn groups_of(world: &World) -> u32 {
+    world.pages_a_sequence.div_ceil(16) + 1
+}
+
+/// States of groups: `maxima`, `sums`, `outputs`.
+fn decode(world: &World, attention: Attention, batch: &Batch<'_>, shape: DecodeShape) -> Vec<Vec<u8>> {
+    let (rows, groups) = (batch.positions.len() as u32, groups_of(world));
+    let states = (rows * attention.heads * groups) as usize;
+    let template = super::attention_decode(attention, shape);
+    let mut buffers = batch.queries.buffers();
+    buffers.extend([batch.positions, batch.sequences, &world.pages].map(word_bytes));
+    buffers.push(world.cache.bytes.clone());
+    buffers.extend([poison(states), poison(states), poison(states * attention.layout.head_len as usize)]);
+    let params = vec![world.pages_a_sequence, groups];
+    batch.launch(&template.kernel, rows * template.groups_a_row * groups, params, buffers)[7..].to_vec()
+}
+
+/// Rows of states of groups.
+fn merge(
     world: &World,
     attention: Attention,
-    queries: &Queries,
-    positions: &[u32],
-    sequences: &[u32],
-    shape: DecodeShape,
+    batch: &Batch<'_>,
+    states: Vec<Vec<u8>>,
     outputs: Outputs,
 ) -> Vec<Vec<u8>> {
-    let rows = positions.len();
-    let states = rows * attention.heads as usize;
-    let groups = (world.pages_a_sequence.div_ceil(16) + 1) as usize;
-    let hd = attention.layout.head_len as usize;
-    let template = super::attention_decode(attention, shape);
-    let mut buffers = queries.buffers();
-    buffers.extend([word_bytes(positions), word_bytes(sequences), word_bytes(&world.pages)]);
-    buffers.push(world.cache.bytes.clone());
-    let poison = |words: usize| vec![0xFF; 4 * words];
-    buffers.extend([poison(states * groups), poison(states * groups), poison(states * groups * hd)]);
-    let launched = rows as u32 * template.groups_a_row * groups as u32;
-    let params = vec![world.pages_a_sequence, groups as u32];
-    let found = launch_groups(&template.kernel, launched, params, buffers);
-
+    let rows = batch.positions.len();
     let template = super::attention_merge(attention, outputs);
-    let mut buffers = found[7..].to_vec();
-    buffers.push(word_bytes(positions));
-    buffers.extend(outputs.f32.then(|| poison(states * hd)));
+    let mut buffers = states;
+    buffers.push(word_bytes(batch.positions));
+    buffers
+        .extend(outputs.f32.then(|| poison(rows * (attention.heads * attention.layout.head_len) as usize)));
     if let Some(form) = outputs.a16 {
         buffers.extend(regions(form, rows));
         buffers.push(poison(rows * template.flags_a_row as usize));
     }
-    launch_groups(&template.kernel, rows as u32 * template.groups_a_row, vec![groups as u32], buffers)[4..]
-        .to_vec()
+    let launched = rows as u32 * template.groups_a_row;
+    batch.launch(&template.kernel, launched, vec![groups_of(world)], buffers)[4..].to_vec()
 }
 
 /// The one kernel, over tiles of rows: first rows and how many.
 fn prefill(
     world: &World,
     attention: Attention,
-    queries: &Queries,
-    positions: &[u32],
-    sequences: &[u32],
+    batch: &Batch<'_>,
     shape: PrefillShape,
     tiles: &[u32],
 ) -> Vec<f32> {
     let kernel = super::attention_prefill(attention, shape);
-    let mut buffers = queries.buffers();
-    buffers.extend([
-        word_bytes(positions),
-        word_bytes(tiles),
-        word_bytes(sequences),
-        word_bytes(&world.pages),
-    ]);
-    let len = positions.len() * (attention.heads * attention.layout.head_len) as usize;
-    buffers.extend([world.cache.bytes.clone(), vec![0xFF; 4 * len]]);
+    let mut buffers = batch.queries.buffers();
+    buffers.extend([batch.positions, tiles, batch.sequences, &world.pages].map(word_bytes));
+    let len = batch.positions.len() * (attention.heads * attention.layout.head_len) as usize;
+    buffers.extend([world.cache.bytes.clone(), poison(len)]);
     let groups = tiles.len() as u32 / 2 * attention.layout.heads;
-    let found = launch_groups(&kernel, groups, vec![world.pages_a_sequence], buffers);
-    floats(&found[8])
+    floats(&batch.launch(&kernel, groups, vec![world.pages_a_sequence], buffers)[8])
+}
+
+/// Equal bits; the first that differ are told.
+fn compare(found: &[f32], expected: &[f32], what: &str) {
+    let (found, expected) = (bits(found), bits(expected));
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let wrong = (0..found.len()).find(|&at| found[at] != expected[at]);
+    assert_eq!(wrong.map(|at| (at, found[at], expected[at])), None, "{what}");
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -244,9 +275,29 @@ struct Case {
     head_len: u32,
     heads: u32,
     kv_heads: u32,
-    tile: u32,
     window: Option<u32>,
     soft_cap: Option<f32>,
+    legalized: bool,
+}
+
+impl Case {
+    const DEFAULT: Case =
+        Case { head_len: 64, heads: 6, kv_heads: 2, window: None, soft_cap: None, legalized: false };
+
+    fn attention(self) -> Attention {
+        let layout = KvLayout { heads: self.kv_heads, head_len: self.head_len };
+        let kappa = default_kappa(self.head_len);
+        Attention { layout, heads: self.heads, kappa, window: self.window, soft_cap: self.soft_cap }
+    }
+
+    fn world(self) -> World {
+        World::new(self.attention().layout, &LENS, 5)
+    }
+
+    fn batch<'a>(self, positions: &'a [u32], sequences: &'a [u32]) -> Batch<'a> {
+        let queries = Queries::new(self.heads as usize, self.head_len as usize, positions.len(), 9);
+        Batch { queries, positions, sequences, legalized: self.legalized }
+    }
 }
 
 /// Rows of two sequences: the first positions, ends of pages, of chunks and of groups.
@@ -254,80 +305,73 @@ const LENS: [usize; 2] = [1100, 130];
 const POSITIONS: [u32; 7] = [0, 129, 1099, 360, 64, 1023, 63];
 const SEQUENCES: [u32; 7] = [1, 1, 0, 0, 1, 0, 0];
 
-fn check(case: Case, world: &World) {
-    let layout = KvLayout { heads: case.kv_heads, head_len: case.head_len };
-    let attention = Attention {
-        layout,
-        heads: case.heads,
-        kappa: default_kappa(case.head_len),
-        window: case.window,
-        soft_cap: case.soft_cap,
-    };
-    let queries = Queries::new(case.heads as usize, case.head_len as usize, POSITIONS.len(), 9);
-    let shape = DecodeShape { heads: case.tile };
-    let form = form(POSITIONS.len(), (case.heads * case.head_len) as usize, None, false);
+fn check(case: Case, tile: u32, world: &World) {
+    let (attention, what) = (case.attention(), format!("{case:?}, tiles of {tile}"));
+    let batch = case.batch(&POSITIONS, &SEQUENCES);
+    let expected = batch.states(world, attention);
+    let states = decode(world, attention, &batch, DecodeShape { heads: tile });
+    // Where a row sees one group, its state is that of all keys.
+    let (heads, groups, hd) = (case.heads as usize, groups_of(world) as usize, case.head_len as usize);
+    for (number, expected) in
+        expected.iter().enumerate().filter(|(number, _)| POSITIONS[number / heads] < 1024)
+    {
+        let at = number * groups;
+        assert_eq!(words(&states[0])[at] as i32, expected.max_exponent, "{what}, head {number}");
+        assert_eq!(words(&states[1])[at], expected.sum.to_bits(), "{what}, head {number}");
+        compare(
+            &floats(&states[2][4 * at * hd..][..4 * hd]),
+            &expected.output,
+            &format!("{what}, head {number}"),
+        );
+    }
+    let form = form(POSITIONS.len(), heads * hd, None, false);
     let outputs = Outputs { f32: true, a16: Some(form) };
-    let found = decode(world, attention, &queries, &POSITIONS, &SEQUENCES, shape, outputs);
-    let expected = expected(world, attention, &queries, &POSITIONS, &SEQUENCES);
-    assert_eq!(bits(&floats(&found[0])), bits(&expected), "{case:?}");
-    check_regions(form, &found[1..], &expected, &format!("{case:?}"));
-}
-
-fn world(head_len: u32, kv_heads: u32) -> World {
-    World::new(KvLayout { heads: kv_heads, head_len }, &LENS, 5)
+    let found = merge(world, attention, &batch, states, outputs);
+    let expected = finished(&expected);
+    compare(&floats(&found[0]), &expected, &what);
+    check_regions(form, &found[1..], &expected, &what);
 }
 
 #[test]
 fn decoding_equals_the_reference() {
-    let case = Case { head_len: 64, heads: 6, kv_heads: 2, tile: 3, window: None, soft_cap: None };
-    let of_64 = world(64, 2);
-    check(case, &of_64);
-    // Tiles that do not divide the heads; windows that begin in a chunk, at one, in another group; a soft cap.
-    check(Case { tile: 2, window: Some(100), ..case }, &of_64);
-    check(Case { tile: 1, window: Some(64), soft_cap: Some(50.0), ..case }, &of_64);
-    check(Case { heads: 2, tile: 1, window: Some(1), ..case }, &of_64);
-    check(Case { window: Some(40), ..case }, &of_64);
+    let case = Case::DEFAULT;
+    let world = case.world();
+    check(Case { legalized: true, ..case }, 3, &world);
+    // Tiles that do not divide the heads; windows of one key, in a chunk, from its first key on, into another group.
+    check(Case { window: Some(100), ..case }, 2, &world);
+    check(Case { window: Some(40), ..case }, 3, &world);
+    check(Case { heads: 2, window: Some(64), soft_cap: Some(50.0), ..case }, 1, &world);
+    check(Case { heads: 2, window: Some(1), ..case }, 1, &world);
     for head_len in [80, 96, 112, 128, 256] {
-        let case = Case { head_len, heads: 2, kv_heads: 1, tile: 2, window: Some(1050), soft_cap: None };
-        check(case, &world(head_len, 1));
+        let case = Case { head_len, heads: 2, kv_heads: 1, window: Some(1050), ..case };
+        check(case, 2, &case.world());
     }
 }
 
 /// Rows that begin inside a chunk and pass into the next; a tile that is not full, and one of another sequence.
 fn check_prefill(case: Case, clusters: u32, world: &World) {
-    let layout = KvLayout { heads: case.kv_heads, head_len: case.head_len };
-    let attention = Attention {
-        layout,
-        heads: case.heads,
-        kappa: default_kappa(case.head_len),
-        window: case.window,
-        soft_cap: case.soft_cap,
-    };
-    let shape = PrefillShape { clusters };
+    let (attention, shape) = (case.attention(), PrefillShape { clusters });
     let rows_a_tile = shape.rows_a_tile(attention);
     assert!(rows_a_tile >= 2, "{case:?}");
     let (first, second) = (rows_a_tile, rows_a_tile / 2);
     let positions: Vec<u32> = (1060 - first..1060).chain(62..62 + second).collect();
     let sequences: Vec<u32> = (0..first + second).map(|row| u32::from(row >= first)).collect();
-    let queries = Queries::new(case.heads as usize, case.head_len as usize, positions.len(), 9);
-    let tiles = [0, first, first, second];
-    let found = prefill(world, attention, &queries, &positions, &sequences, shape, &tiles);
-    let expected = expected(world, attention, &queries, &positions, &sequences);
-    let (found, expected) = (bits(&found), bits(&expected));
-    let wrong = (0..found.len()).find(|&at| found[at] != expected[at]);
-    assert_eq!(wrong, None, "{case:?}, {clusters} clusters: {:?}", wrong.map(|at| (found[at], expected[at])));
+    let batch = case.batch(&positions, &sequences);
+    let found = prefill(world, attention, &batch, shape, &[0, first, first, second]);
+    let expected = finished(&batch.states(world, attention));
+    compare(&found, &expected, &format!("{case:?}, {clusters} clusters"));
 }
 
 #[test]
 fn prefill_equals_the_reference() {
-    let case = Case { head_len: 64, heads: 6, kv_heads: 2, tile: 0, window: None, soft_cap: None };
-    let of_64 = world(64, 2);
-    check_prefill(case, 1, &of_64);
-    check_prefill(Case { window: Some(40), ..case }, 2, &of_64);
-    check_prefill(Case { heads: 14, window: Some(64), soft_cap: Some(50.0), ..case }, 1, &of_64);
+    let case = Case::DEFAULT;
+    let world = case.world();
+    check_prefill(case, 1, &world);
+    check_prefill(Case { window: Some(40), legalized: true, ..case }, 2, &world);
+    check_prefill(Case { heads: 14, window: Some(64), soft_cap: Some(50.0), ..case }, 1, &world);
     for head_len in [80, 96, 112, 128, 256] {
-        let case = Case { head_len, heads: 4, kv_heads: 1, window: Some(70), ..case };
-        check_prefill(case, 1, &world(head_len, 1));
+        let case = Case { head_len, heads: 4, kv_heads: 1, window: Some(800), ..case };
+        check_prefill(case, 1, &case.world());
     }
 }
 
@@ -338,12 +382,12 @@ fn both_equal_the_reference_in_every_form() {
         return;
     }
     for head_len in [16, 32, 64, 80, 96, 112, 128, 256] {
-        let world = world(head_len, 2);
+        let world = Case { head_len, ..Case::DEFAULT }.world();
         for (heads, tile) in [(2, 1), (6, 3), (8, 4), (10, 3)] {
             for window in [None, Some(1), Some(63), Some(64), Some(65), Some(1024), Some(1025)] {
                 for soft_cap in [None, Some(50.0)] {
-                    let case = Case { head_len, heads, kv_heads: 2, tile, window, soft_cap };
-                    check(case, &world);
+                    let case = Case { head_len, heads, window, soft_cap, ..Case::DEFAULT };
+                    check(case, tile, &world);
                     check_prefill(case, tile, &world);
                 }
             }
