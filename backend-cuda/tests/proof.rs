@@ -44,7 +44,8 @@ fn nothing_is_emitted_but_what_is_exact() {
 }
 
 const INSTRUCTIONS: &str = "
-    add.s32 add.u32 sub.s32 mul.lo.s32 mad.lo.u32 mad.wide.u32 div.u32 rem.u32
+    add.s32 add.u32 sub.s32 sub.u32 mul.lo.s32 mul.lo.u32 mul.hi.u32 mad.lo.u32 mad.wide.u32
+    div.u32 rem.u32
     min.s32 min.u32 max.s32 max.u32 shl.b32 shr.s32 shr.u32
     and.b32 or.b32 xor.b32 and.pred or.pred xor.pred not.pred
     setp.eq.s32 setp.eq.u32 setp.lt.s32 setp.lt.u32 setp.ne.u32 selp.b32 mov.b32 mov.pred prmt.b32

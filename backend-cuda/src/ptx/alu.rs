@@ -2,8 +2,10 @@
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::kernel::{Attr, Inst};
+use unisonic_core::kir::op::Family;
 
 use super::emitter::{Emitter, View};
+use super::known::known;
 use super::registers::{File, Register, Word};
 
 /// `const`: no statement; whoever uses it has an immediate.
@@ -26,6 +28,44 @@ pub fn param(e: &mut Emitter<'_>, inst: &Inst) {
 pub fn special(e: &mut Emitter<'_>, inst: &Inst, from: &str) {
     for register in define(e, inst) {
         e.line(format_args!("mov.b32 {register}, {from};"));
+    }
+}
+
+/// Whether each word of the result is known, which then needs no instruction.
+pub fn is_known(e: &mut Emitter<'_>, inst: &Inst) -> bool {
+    let (Some(result), Some(_)) = (inst.result, inst.operands.first()) else { return false };
+    if inst.op.row().family != Family::Alu {
+        return false;
+    }
+    let scalar = e.operand_scalar(inst, 0);
+    let words = (0..usize::from(e.ty(result).width)).map(|index| {
+        let operands: Vec<Word> = inst.operands.iter().map(|&operand| e.word(operand, index)).collect();
+        known(inst.op, scalar, &operands)
+    });
+    let Some(words) = words.collect::<Option<Vec<Word>>>() else { return false };
+    e.rename(result, words);
+    true
+}
+
+/// `udiv`, `urem`: constant divisors have a way of their own.
+pub fn divide(
+    e: &mut Emitter<'_>,
+    inst: &Inst,
+    instruction: &str,
+    by_constant: fn(&mut Emitter<'_>, Register, Register, u32),
+) {
+    for (index, register) in define(e, inst).into_iter().enumerate() {
+        let [n, divisor] = [0, 1].map(|operand| e.word(inst.operands[operand], index));
+        match divisor {
+            Word::Constant(divisor) if divisor > 1 => {
+                let n = e.register(n);
+                by_constant(e, register, n, divisor);
+            }
+            _ => {
+                let (n, divisor) = (e.text(n, View::Unsigned), e.text(divisor, View::Unsigned));
+                e.line(format_args!("{instruction} {register}, {n}, {divisor};"));
+            }
+        }
     }
 }
 

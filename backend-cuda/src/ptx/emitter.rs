@@ -11,8 +11,8 @@ use unisonic_core::kir::{Op, Scalar, Type};
 use super::registers::{File, Register, Word};
 use super::target::{Target, Version};
 use super::{
-    ELEM_LEN_BYTES, MAX_STATIC_SHARED_LEN_BYTES, alu, dot, entry_name, flow, lanes, matrix, mem, shape,
-    shared_offsets_bytes,
+    ELEM_LEN_BYTES, MAX_STATIC_SHARED_LEN_BYTES, alu, division, dot, entry_name, flow, lanes, matrix, mem,
+    shape, shared_offsets_bytes,
 };
 
 /// How an instruction reads an immediate.
@@ -64,8 +64,11 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// Emits an operation.
+    /// Emits an operation, unless its result is known.
     pub fn inst(&mut self, inst: &Inst) {
+        if alu::is_known(self, inst) {
+            return;
+        }
         match inst.op {
             Op::Const => alu::constant(self, inst),
             Op::Param => alu::param(self, inst),
@@ -74,8 +77,8 @@ impl<'k> Emitter<'k> {
             Op::IAdd => alu::by_word(self, inst, "add.s32", View::Signed),
             Op::ISub => alu::by_word(self, inst, "sub.s32", View::Signed),
             Op::IMul => alu::by_word(self, inst, "mul.lo.s32", View::Signed),
-            Op::UDiv => alu::by_word(self, inst, "div.u32", View::Unsigned),
-            Op::URem => alu::by_word(self, inst, "rem.u32", View::Unsigned),
+            Op::UDiv => alu::divide(self, inst, "div.u32", division::divide),
+            Op::URem => alu::divide(self, inst, "rem.u32", division::remainder),
             Op::IMin => alu::by_sign(self, inst, "min"),
             Op::IMax => alu::by_sign(self, inst, "max"),
             Op::And => alu::bitwise(self, inst, "and"),

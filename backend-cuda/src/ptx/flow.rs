@@ -81,6 +81,11 @@ fn repeat(e: &mut Emitter<'_>, turns: &Turns, carried: &[Carried], body: &Block)
         }
         return;
     }
+    if let (Word::Constant(start), Word::Constant(end), Some(true)) = (start, end, is_entered)
+        && start.checked_add(turns.step).is_none_or(|next| next >= end)
+    {
+        return once(e, turns.index, start, carried, body);
+    }
     let index: Vec<Register> = e.define(turns.index);
     let inside: Vec<Vec<Register>> = carried.iter().map(|carried| e.define(carried.inside)).collect();
     copy_yields(e, std::slice::from_ref(&index), &[turns.start]);
@@ -105,6 +110,18 @@ fn repeat(e: &mut Emitter<'_>, turns: &Turns, carried: &[Carried], body: &Block)
     e.label(&bottom);
     for carried in carried {
         e.rename(carried.result, e.words(carried.inside).to_vec());
+    }
+}
+
+/// A loop of one turn.
+fn once(e: &mut Emitter<'_>, index: Value, start: u32, carried: &[Carried], body: &Block) {
+    e.rename(index, vec![Word::Constant(start)]);
+    for carried in carried {
+        e.rename(carried.inside, e.words(carried.first).to_vec());
+    }
+    block(e, body);
+    for (carried, &from) in carried.iter().zip(&body.yields) {
+        e.rename(carried.result, e.words(from).to_vec());
     }
 }
 

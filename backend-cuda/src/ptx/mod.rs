@@ -12,9 +12,11 @@
 //! with `.rn`, which keeps subnormals and is never contracted. `tests/proof.rs` holds that nothing else is emitted.
 
 mod alu;
+mod division;
 mod dot;
 mod emitter;
 mod flow;
+mod known;
 mod lanes;
 mod matrix;
 mod mem;
