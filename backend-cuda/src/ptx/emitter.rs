@@ -8,6 +8,7 @@ use std::fmt::{Arguments, Write};
 use unisonic_core::kir::kernel::{Inst, Kernel, ObjectId, Space, Value};
 use unisonic_core::kir::{Op, Scalar, Type};
 
+use super::address::{Addresses, Terms};
 use super::registers::{File, Register, Word};
 use super::target::{Target, Version};
 use super::{
@@ -41,6 +42,11 @@ pub struct Emitter<'k> {
     counts: [u32; File::ALL.len()],
     /// Objects whose address is in a register.
     addressed: Vec<bool>,
+    /// What is known of indices.
+    pub addresses: Addresses,
+    /// Sums of terms that are in registers, and addresses of objects at them; those of the blocks around the next statement.
+    pub sums: Vec<(Terms, Word)>,
+    pub bases: Vec<(ObjectId, Terms, Register)>,
     labels: u32,
     depth: usize,
     /// Lanes of the warp that exist, once somebody asked.
@@ -58,6 +64,9 @@ impl<'k> Emitter<'k> {
             body: String::new(),
             counts: [0; File::ALL.len()],
             addressed: vec![false; kernel.objects.len()],
+            addresses: Addresses::new(kernel),
+            sums: Vec::new(),
+            bases: Vec::new(),
             labels: 0,
             depth: 1,
             lane_mask: None,
@@ -66,9 +75,17 @@ impl<'k> Emitter<'k> {
 
     /// Emits an operation, unless its result is known.
     pub fn inst(&mut self, inst: &Inst) {
-        if alu::is_known(self, inst) {
-            return;
+        if !alu::is_known(self, inst) {
+            self.emit(inst);
         }
+        if let Some((result, terms)) =
+            inst.result.and_then(|result| Some((result, self.addresses.terms(result)?)))
+        {
+            self.sums.push((terms.clone(), self.word(result, 0)));
+        }
+    }
+
+    fn emit(&mut self, inst: &Inst) {
         match inst.op {
             Op::Const => alu::constant(self, inst),
             Op::Param => alu::param(self, inst),

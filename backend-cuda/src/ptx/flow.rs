@@ -10,6 +10,7 @@ use super::registers::{File, Register, Word};
 
 /// The statements of a block.
 pub fn block(e: &mut Emitter<'_>, block: &Block) {
+    let (sums, bases) = (e.sums.len(), e.bases.len());
     for stmt in &block.stmts {
         match stmt {
             Stmt::Inst(inst) => e.inst(inst),
@@ -22,6 +23,9 @@ pub fn block(e: &mut Emitter<'_>, block: &Block) {
             }
         }
     }
+    // What was computed in here, others may not have passed.
+    e.sums.truncate(sums);
+    e.bases.truncate(bases);
 }
 
 fn branch(e: &mut Emitter<'_>, condition: Value, then: &Block, otherwise: &Block, results: &[Value]) {

@@ -3,9 +3,10 @@
 use unisonic_core::kir::kernel::{Attr, Inst, ObjectId, Space, Value};
 
 use super::ELEM_LEN_BYTES;
+use super::address::Terms;
 use super::alu::define;
 use super::emitter::{Emitter, View};
-use super::registers::{File, Word};
+use super::registers::{File, Register, Word};
 use super::target::Target;
 
 /// `load`. What nobody writes goes through the path for read-only data.
@@ -70,25 +71,76 @@ pub fn barrier(e: &mut Emitter<'_>) {
     e.line(format_args!("bar.sync 0;"));
 }
 
-/// The address of an element, for brackets.
+/// The address of an element, for brackets: that of an element which others have computed already if there is one, and
+/// an offset.
 fn address(e: &mut Emitter<'_>, id: ObjectId, index: Value) -> String {
-    let is_shared = is_shared(e, id);
-    let object = if is_shared { e.shared(id) } else { e.buffer(id) };
     match e.word(index, 0) {
-        Word::Constant(0) => object.to_string(),
         // What fits into an instruction.
-        Word::Constant(index) if index < 1 << 28 => format!("{object}+{}", index * ELEM_LEN_BYTES),
-        index if is_shared => {
-            let (to, index) = (e.temporary(File::Temporary), e.register(index));
-            e.line(format_args!("mad.lo.u32 {to}, {index}, {ELEM_LEN_BYTES}, {object};"));
-            to.to_string()
+        Word::Constant(index) if index < 1 << 28 => {
+            let object = object(e, id);
+            with_offset(object, index)
         }
-        index => {
-            let (to, index) = (e.temporary(File::Address), e.register(index));
-            e.line(format_args!("mad.wide.u32 {to}, {index}, {ELEM_LEN_BYTES}, {object};"));
-            to.to_string()
-        }
+        word => match e.addresses.split(id, index) {
+            Some((terms, offset)) => {
+                let known = e.bases.iter().find(|(of, at, _)| *of == id && *at == terms);
+                let base = match known {
+                    Some(&(_, _, base)) => base,
+                    None => {
+                        let at = if offset == 0 { word } else { sum(e, &terms) };
+                        let base = element(e, id, at);
+                        e.bases.push((id, terms, base));
+                        base
+                    }
+                };
+                with_offset(base, offset)
+            }
+            None => element(e, id, word).to_string(),
+        },
     }
+}
+
+fn with_offset(base: Register, elements: u32) -> String {
+    match elements {
+        0 => base.to_string(),
+        _ => format!("{base}+{}", elements * ELEM_LEN_BYTES),
+    }
+}
+
+/// The address of an object.
+fn object(e: &mut Emitter<'_>, id: ObjectId) -> Register {
+    if is_shared(e, id) { e.shared(id) } else { e.buffer(id) }
+}
+
+/// The address of an element, in a register.
+fn element(e: &mut Emitter<'_>, id: ObjectId, index: Word) -> Register {
+    let (file, instruction) =
+        if is_shared(e, id) { (File::Temporary, "mad.lo.u32") } else { (File::Address, "mad.wide.u32") };
+    let (object, index, to) = (object(e, id), e.register(index), e.temporary(file));
+    e.line(format_args!("{instruction} {to}, {index}, {ELEM_LEN_BYTES}, {object};"));
+    to
+}
+
+/// A sum of terms: a value of the kernel if one is the same, else computed.
+fn sum(e: &mut Emitter<'_>, terms: &Terms) -> Word {
+    if let [(value, 1)] = terms[..] {
+        return e.word(value, 0);
+    }
+    if let Some((_, word)) = e.sums.iter().find(|(of, _)| of == terms) {
+        return *word;
+    }
+    let mut sum: Option<Register> = None;
+    for &(value, factor) in terms {
+        let term = e.word(value, 0);
+        let (term, to) = (e.register(term), e.temporary(File::Temporary));
+        match sum {
+            None => e.line(format_args!("mul.lo.u32 {to}, {term}, {factor};")),
+            Some(sum) => e.line(format_args!("mad.lo.u32 {to}, {term}, {factor}, {sum};")),
+        }
+        sum = Some(to);
+    }
+    let word = sum.map_or(Word::Constant(0), Word::Register);
+    e.sums.push((terms.clone(), word));
+    word
 }
 
 fn is_shared(e: &Emitter<'_>, id: ObjectId) -> bool {
