@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 use support::{emit_legal, ptxas};
 use unisonic_core::kir::Kernel;
@@ -48,7 +49,8 @@ fn templates_need_no_more_registers_than_before() {
     let mut now = BTreeMap::new();
     for (name, kernel) in support::templates() {
         for target in [Target::Sm86, Target::Sm90] {
-            now.insert((name.clone(), target.name().to_owned()), registers(&ptxas, &kernel, target));
+            let registers = registers(&ptxas, &kernel, target);
+            now.insert((name.clone(), target.name().to_owned()), registers);
         }
     }
     if std::env::var_os("BLESS").is_some() {
@@ -74,7 +76,7 @@ struct Registers {
 /// By kernel and target.
 type Ratchet = BTreeMap<(String, String), Registers>;
 
-fn registers(ptxas: &std::path::Path, kernel: &Kernel, target: Target) -> Registers {
+fn registers(ptxas: &Path, kernel: &Kernel, target: Target) -> Registers {
     let report = ptxas::assemble(ptxas, &emit_legal(kernel, target), target);
     let report = report.unwrap_or_else(|error| panic!("{}: {error}", entry_name(kernel)));
     // `Used 32 registers, ...` and `0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads`.

@@ -1,5 +1,5 @@
-//! Kernels on a GPU, compared with the interpreter bit for bit: every operation with every type, random kernels. Left out,
-//! with a line that says so, where there is no CUDA driver.
+//! Kernels on a GPU, compared with the interpreter bit for bit: every operation with every type, random kernels; templates
+//! compared with the reference. Left out, with a line that says so, where there is no CUDA driver.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,6 +11,7 @@ use unisonic_core::kir::Kernel;
 use unisonic_core::kir::interp::{Launch, run};
 use unisonic_core::kir::random::random_kernel;
 use unisonic_cuda::ptx::{Target, emit};
+use unisonic_planner::kernels::samples::{Extent, samples};
 
 /// Runs a kernel on both, and says where they differ.
 fn compare(gpu: &Gpu, kernel: &Kernel, launch: &Launch, target: Target) -> Result<(), String> {
@@ -72,4 +73,22 @@ fn every_operation_gives_the_bits_of_the_interpreter() {
 #[test]
 fn random_kernels_give_the_bits_of_the_interpreter() {
     compare_all("random kernels on a GPU", (0..200).map(|seed| random_kernel(seed, 60)));
+}
+
+/// The templates' samples against `core::numerics` itself.
+#[test]
+fn templates_give_the_bits_of_the_reference() {
+    let what = "templates on a GPU";
+    let Some(gpu) = Gpu::open(what) else { return };
+    let (mut count, mut wrong) = (0, Vec::new());
+    for sample in samples(Extent::Pairs) {
+        count += 1;
+        let mut launch = sample.launch.clone();
+        let result = gpu.run(&sample.kernel, &mut launch, gpu.target);
+        let result = result.map_err(|error| format!("{}: {error}", sample.name));
+        wrong.extend(result.and_then(|()| sample.check(&launch.buffers)).err());
+    }
+    println!("{what}: {count} runs on {}", gpu.target.name());
+    let first: Vec<_> = wrong.iter().take(10).map(String::as_str).collect();
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), first.join("\n"));
 }

@@ -75,8 +75,8 @@ impl Sum {
 
     /// Whether adding the constant to the terms' sum modulo 2^32 never wraps.
     ///
-    /// For a k: terms that are multiples of 2^k sum to a multiple of 2^k below 2^32, so at most 2^32 - 2^k; if the others and
-    /// the constant stay below 2^k, nothing wraps.
+    /// For a k: terms that are multiples of 2^k sum to a multiple of 2^k below 2^32, so at most 2^32 - 2^k; if the
+    /// others and the constant stay below 2^k, nothing wraps.
     fn is_whole(&self, bounds: &[Bounds]) -> bool {
         (0..=32).any(|k| {
             let small = self

@@ -44,8 +44,9 @@ pub struct Emitter<'k> {
     addressed: Vec<bool>,
     /// What is known of indices.
     pub addresses: Addresses,
-    /// Sums of terms that are in registers, and addresses of objects at them; those of the blocks around the next statement.
+    /// Sums of terms that are in registers, in the blocks around the next statement.
     pub sums: Vec<(Terms, Word)>,
+    /// Addresses of objects at sums of terms, likewise.
     pub bases: Vec<(ObjectId, Terms, Register)>,
     labels: u32,
     depth: usize,

@@ -1,13 +1,13 @@
 //! Turns kernels into PTX text: a function of the kernel and the target, nothing else.
 //!
-//! [`emit`] is the way in. [`emitter`] holds the state and the one exhaustive match over the operations; each chapter of
+//! [`emit`] is the way in. `emitter.rs` holds the state and the one exhaustive match over the operations; each chapter of
 //! the table has its file, named as in the interpreter: `alu.rs`, `shape.rs`, `mem.rs`, `lanes.rs`, `dot.rs`,
-//! `matrix.rs`; `flow.rs` has blocks, branches and loops. What is known beforehand is found by `known.rs`, `division.rs` and
-//! `address.rs`. [`target`] says what GPUs there are.
+//! `matrix.rs`; `flow.rs` has blocks, branches and loops. What is known beforehand is found by `known.rs`, `division.rs`
+//! and `address.rs`. [`Target`] says what GPUs there are.
 //!
-//! **Parameters** of the entry are the launch's record (`core::kir::abi`): for each object that is not shared, in the kernel's order, a `.u64`
-//! device address; after them each parameter of the kernel, a `.b32`. A launch has `workgroup` threads a block in one
-//! dimension, and [`dynamic_shared_len_bytes`] of dynamic shared memory.
+//! **Parameters** of the entry are the launch's record (`core::kir::abi`): for each object that is not shared, in the
+//! kernel's order, a `.u64` device address; after them each parameter of the kernel, a `.b32`. A launch has `workgroup`
+//! threads a block in one dimension, and [`dynamic_shared_len_bytes`] of dynamic shared memory.
 //!
 //! **Arithmetic** is what the table of operations says, on every target: each float operation is one `add`, `sub` or `mul`
 //! with `.rn`, which keeps subnormals and is never contracted. `tests/proof.rs` holds that nothing else is emitted.

@@ -55,9 +55,12 @@ pub fn templates() -> Vec<(String, Kernel)> {
     {
         let weights = WeightLayout::new(WeightFormat::Block(format), rows, width).unwrap();
         let [one, many] = [1, 512].map(|rows| ActivationLayout::new(rows, width).unwrap());
-        let few = split_k(weights, one, Epilogue::default(), SplitK::new(weights, one)).kernel;
-        let many = tiled(weights, many, Epilogue::default(), Tiled::new(weights, many)).kernel;
-        kernels.extend([(format!("linear_split_k {name}"), few), (format!("linear_tiled {name}"), many)]);
+        let few = split_k(weights, one, Epilogue::default(), SplitK::new(weights, one));
+        let many = tiled(weights, many, Epilogue::default(), Tiled::new(weights, many));
+        kernels.extend(
+            [("linear_split_k", few), ("linear_tiled", many)]
+                .map(|(template, linear)| (format!("{template} {name}"), linear.kernel)),
+        );
     }
     kernels
 }
