@@ -4,10 +4,33 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::collections::HashSet;
+
 use unisonic_core::kir::interp::run;
 use unisonic_core::kir::legal::{is_legal, legalize};
 use unisonic_core::kir::{parse, verify};
-use unisonic_planner::kernels::samples::{DEVICES, Extent, FAMILIES, Sample};
+use unisonic_planner::kernels::samples::{DEVICES, Extent, FAMILIES, Sample, data};
+
+/// A test for each family, so that they run side by side.
+macro_rules! families {
+    ($($family:ident,)*) => {
+        $(#[test]
+        fn $family() {
+            equals_the_reference(stringify!($family));
+        })*
+
+        #[test]
+        fn every_family_is_tested() {
+            let tested = [$(stringify!($family)),*];
+            assert_eq!(FAMILIES.iter().map(|family| family.0).collect::<Vec<_>>(), tested);
+        }
+    };
+}
+
+families! {
+    linear_split_k,
+    linear_tiled,
+}
 
 fn extent() -> Extent {
     match std::env::var("UNISONIC_TIER").as_deref() {
@@ -16,17 +39,20 @@ fn extent() -> Extent {
     }
 }
 
-#[test]
-fn samples_equal_the_reference() {
-    for (family, samples) in FAMILIES {
-        let mut count = 0;
-        for sample in samples(extent()) {
-            check(&sample);
-            count += 1;
+fn equals_the_reference(family: &str) {
+    let (_, samples) = FAMILIES.iter().find(|other| other.0 == family).unwrap();
+    let (mut count, mut flags, mut has_flags) = (0, HashSet::new(), false);
+    for sample in samples(extent()) {
+        check(&sample);
+        count += 1;
+        for (_, buffer) in sample.buffer_names().zip(&sample.expected).filter(|(name, _)| *name == "flags") {
+            has_flags = true;
+            flags.extend(data::words(buffer));
         }
-        println!("{family}: {count} samples");
-        assert!(count > 0, "`{family}` has samples");
     }
+    println!("{family}: {count} samples");
+    assert!(count > 0, "`{family}` has samples");
+    assert!(!has_flags || (flags.contains(&0) && flags.contains(&1)), "some of `{family}` is out of range");
 }
 
 fn check(sample: &Sample) {

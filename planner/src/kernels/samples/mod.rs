@@ -3,13 +3,20 @@
 //! Interpreter, emitters and devices are tested with the same samples. [`samples`] goes through the families, one file each;
 //! a family lists its choices (format, shape, rows, tuning, device) and [`Extent`] says which combinations are made.
 
+mod buffers;
 mod cover;
+pub mod data;
+mod linear;
+mod planes;
 
 pub use cover::Extent;
 
 use unisonic_core::kir::Kernel;
+use unisonic_core::kir::abi::addressed;
 use unisonic_core::kir::interp::Launch;
 use unisonic_core::kir::legal::Caps;
+
+use buffers::Buffers;
 
 /// A kernel, a launch of it, and what it has to write.
 #[derive(Clone, Debug)]
@@ -20,19 +27,31 @@ pub struct Sample {
     pub kernel: Kernel,
     /// Buffers before the launch: what the kernel does not read is poisoned.
     pub launch: Launch,
-    /// Buffers after it, also those that it has to leave alone.
+    /// Buffers after it, among them `flags` of what is out of range. What the kernel has to leave alone is here too: what it
+    /// only reads, and poison, also 64 bytes of it behind each buffer that it writes.
     pub expected: Vec<Vec<u8>>,
     /// The device that the interpreter plays.
     pub caps: Caps,
 }
 
 impl Sample {
+    fn new(name: String, kernel: Kernel, groups: u32, buffers: Buffers, caps: Caps) -> Self {
+        let Buffers { before, after } = buffers;
+        let launch = Launch { groups, params: vec![], buffers: before, fuel: u64::MAX };
+        Self { name, kernel, launch, expected: after, caps }
+    }
+
+    /// Names of the buffers.
+    pub fn buffer_names(&self) -> impl Iterator<Item = &str> {
+        addressed(&self.kernel).map(|id| &self.kernel.objects[id.index()].name[..])
+    }
+
     /// Compares buffers with what is expected; an error names the first word that differs.
     pub fn check(&self, found: &[Vec<u8>]) -> Result<(), String> {
         if found.len() != self.expected.len() {
             return Err(format!("{}: {} buffers, expected {}", self.name, found.len(), self.expected.len()));
         }
-        for (number, (found, expected)) in found.iter().zip(&self.expected).enumerate() {
+        for (buffer, (found, expected)) in self.buffer_names().zip(found.iter().zip(&self.expected)) {
             let word = |bytes: &[u8], at: usize| bytes.chunks(4).nth(at).map(<[u8]>::to_vec);
             let words = found.len().max(expected.len()).div_ceil(4);
             if found == expected {
@@ -44,7 +63,7 @@ impl Sample {
                 other => format!("{other:02x?}"),
             };
             return Err(format!(
-                "{}: buffer {number}, word {at}: {}, expected {}",
+                "{}: `{buffer}`, word {at}: {}, expected {}",
                 self.name,
                 text(found),
                 text(expected)
@@ -68,7 +87,10 @@ pub const DEVICES: [Caps; 5] = [
 pub type Family = fn(Extent) -> Box<dyn Iterator<Item = Sample>>;
 
 /// All families by name.
-pub const FAMILIES: &[(&str, Family)] = &[];
+pub const FAMILIES: &[(&str, Family)] = &[
+    ("linear_split_k", linear::split_k_samples),
+    ("linear_tiled", linear::tiled_samples),
+];
 
 /// The samples of all families, made one after the other.
 pub fn samples(extent: Extent) -> impl Iterator<Item = Sample> {
