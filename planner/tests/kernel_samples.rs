@@ -30,6 +30,16 @@ macro_rules! families {
 families! {
     linear_split_k,
     linear_tiled,
+    quantize_a16,
+    gate,
+    rms_norm,
+    embed_blocks,
+    embed_floats,
+    add,
+    soft_cap,
+    select_rows,
+    argmax_parts,
+    argmax_join,
 }
 
 fn extent() -> Extent {

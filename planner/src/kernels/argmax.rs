@@ -8,7 +8,7 @@ use super::reduce::CLUSTER;
 use super::{ROW_LANES, RowKernel};
 
 /// Logits of a part: what a workgroup of [`argmax_parts`] reads.
-const PART_LEN: u32 = 16 * ROW_LANES;
+pub const PART_LEN: u32 = 16 * ROW_LANES;
 
 /// An ordered integer and the id that has it.
 type Best<'k> = [V<'k>; 2];
@@ -89,32 +89,4 @@ pub fn argmax_join(width: u32) -> RowKernel {
         k.when(lane.eq(k.u32(0)), || tokens.store(row, id));
     });
     RowKernel { kernel, groups_a_row: 1, flags_a_row: 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use unisonic_core::numerics::sampling::most_likely;
-
-    use super::super::tests::{bytes, launch, rows, words};
-
-    #[test]
-    fn equals_the_reference() {
-        for width in [1, 255, 4096, 4097, 50_257] {
-            let mut logits = rows(5, width, 5);
-            // Equal largest values, all values equal, zeros of either sign, all negative.
-            logits[width / 2] = 1e9;
-            logits[width - 1] = 1e9;
-            logits[width..2 * width].fill(-3.0);
-            logits[2 * width..3 * width].fill(-0.0);
-            logits[3 * width - 1] = 0.0;
-            logits[3 * width..4 * width].iter_mut().for_each(|x| *x = -x.abs() - 1.0);
-            let (parts, join) = (super::argmax_parts(width as u32), super::argmax_join(width as u32));
-            let len_bytes = 4 * 5 * parts.groups_a_row as usize;
-            let found = launch(&parts, 5, vec![bytes(&logits), vec![0; len_bytes], vec![0; len_bytes]]);
-            let found = launch(&join, 5, vec![found[1].clone(), found[2].clone(), vec![0; 20]]);
-            let expected: Vec<u32> =
-                logits.chunks(width).map(|row| most_likely(row).unwrap() as u32).collect();
-            assert_eq!(words(&found[2]), expected, "{width}");
-        }
-    }
 }

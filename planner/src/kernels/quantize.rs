@@ -133,176 +133,25 @@ fn superblocks(
 
 #[cfg(test)]
 pub mod tests {
-    use std::collections::HashSet;
+    //! Comparisons of A16 in tests of other templates.
 
-    use unisonic_core::numerics::a16::{A16Row, plane_len, scales_len};
-    use unisonic_core::numerics::{a16, activation};
-    use unisonic_core::plan::Activation;
-    use unisonic_core::planes::activation::{ActivationLayout, Digits, PackedActivation};
-
-    use super::super::tests::{bits, bytes, floats, launch, rows, words};
-    use super::{A16Form, Outputs, SuperblockShape};
-
-    /// Bytes that nobody wrote.
-    const POISON: u8 = 0xEE;
-
-    fn layout(form: A16Form, rows: usize) -> ActivationLayout {
-        let layout = ActivationLayout::new(rows, form.width as usize).unwrap();
-        assert_eq!(layout.tile_rows(), form.tile_rows);
-        layout
-    }
-
-    /// The form of a buffer of some rows.
-    pub fn form(rows: usize, width: usize, digits: Option<Digits>, sums: bool) -> A16Form {
-        let tile_rows = ActivationLayout::new(rows, width).unwrap().tile_rows();
-        A16Form { width: width as u32, tile_rows, digits, sums }
-    }
+    use super::super::samples::data::{POISON, words};
+    use super::super::samples::planes::A16Rows;
+    pub use super::super::samples::planes::a16_form as form;
+    use super::A16Form;
 
     /// Buffers of the regions of a form, poisoned.
     pub fn regions(form: A16Form, rows: usize) -> Vec<Vec<u8>> {
-        let layout = layout(form, rows);
-        let mut lens = vec![layout.planes_len(), layout.scales_len()];
-        lens.extend(form.digits.map(|_| layout.digits_len()));
-        lens.extend(form.sums.then(|| layout.sums_len()));
-        lens.into_iter().map(|len| vec![POISON; 4 * len as usize]).collect()
-    }
-
-    /// The places of each region that belong to a row.
-    fn written(form: A16Form, layout: ActivationLayout) -> Vec<HashSet<u32>> {
-        let superblocks = layout.superblocks();
-        let each = |parts: u32, index: &dyn Fn(u32, u32, u32) -> u32| -> HashSet<u32> {
-            let of_row = |row| (0..superblocks).flat_map(move |s| (0..parts).map(move |part| (row, s, part)));
-            (0..layout.rows()).flat_map(of_row).map(|(row, s, part)| index(row, s, part)).collect()
-        };
-        let mut all = vec![
-            each(128, &|row, s, part| layout.word_index(row, part % 2, 64 * s + part / 2)),
-            each(1, &|row, s, _| layout.scale_index(row, s)),
-        ];
-        let digits = || each(16, &|row, s, part| layout.digit_index(row, s, part % 2, part / 2));
-        all.extend(form.digits.map(|_| digits()));
-        all.extend(form.sums.then(|| each(8, &|row, s, b| layout.sum_index(row, s, b))));
-        all
+        let regions = A16Rows::new(&vec![0.0; rows * form.width as usize], form.width as usize).regions(form);
+        regions.iter().map(|region| vec![POISON; region.len()]).collect()
     }
 
     /// Compares regions with the reference's A16 of some rows; returns which superblocks are in range.
     pub fn check_regions(form: A16Form, found: &[Vec<u8>], x: &[f32], what: &str) -> Vec<bool> {
-        let width = form.width as usize;
-        let layout = layout(form, x.len() / width);
-        let mut in_range = vec![];
-        let quantized: Vec<(Vec<i8>, Vec<i8>, Vec<f32>)> = x
-            .chunks(width)
-            .map(|x| {
-                let (mut h, mut l) = (vec![0; plane_len(width)], vec![0; plane_len(width)]);
-                let mut scales = vec![0.0; scales_len(width)];
-                for (s, x) in x.chunks(256).enumerate() {
-                    let at = 256 * s..(256 * (s + 1)).min(h.len());
-                    let (h, l) = (&mut h[at.clone()], &mut l[at]);
-                    in_range.push(a16::quantize_a16(x, h, l, &mut scales[s..=s]));
-                }
-                (h, l, scales)
-            })
-            .collect();
-        let rows: Vec<A16Row<'_>> =
-            quantized.iter().map(|(high, low, scales)| A16Row { high, low, scales }).collect();
-        let expected = PackedActivation::pack(layout, form.digits.unwrap_or(Digits::Eight), &rows);
-        let word_of = |bytes: &[i8; 4]| u32::from_le_bytes(bytes.map(|byte| byte as u8));
-        let of_bytes = |words: &[[i8; 4]]| words.iter().map(word_of).collect::<Vec<_>>();
-        let mut regions = vec![of_bytes(&expected.planes), bits(&expected.scales)];
-        regions.extend(form.digits.map(|_| of_bytes(&expected.digits)));
-        regions.extend(form.sums.then(|| bits(&expected.sums)));
-        for (region, (found, (mut expected, written))) in
-            (0..).zip(found.iter().zip(regions.into_iter().zip(written(form, layout))))
-        {
-            // Places of rows that do not exist keep their poison.
-            let all = 0..expected.len();
-            all.filter(|at| !written.contains(&(*at as u32)))
-                .for_each(|at| expected[at] = u32::from_le_bytes([POISON; 4]));
-            let found = words(found);
-            assert_eq!(found.len(), expected.len(), "{what}, region {region}");
-            let wrong = (0..found.len()).find(|&at| found[at] != expected[at]);
-            assert_eq!(wrong, None, "{what}, region {region}");
+        let a16 = A16Rows::new(x, form.width as usize);
+        for (region, (found, expected)) in found.iter().zip(a16.regions(form)).enumerate() {
+            assert_eq!(words(found), words(&expected), "{what}, region {region}");
         }
-        in_range
-    }
-
-    /// Rows that are hard: zeros, small values, a superblock out of range.
-    pub fn hard_rows(count: usize, width: usize, seed: u64) -> Vec<f32> {
-        let mut x = rows(count, width, seed);
-        for (number, row) in x.chunks_mut(width).enumerate() {
-            match number % 5 {
-                1 => row.fill(-0.0),
-                2 => row.iter_mut().for_each(|x| *x *= f32::from_bits(0x2980_0000)),
-                3 => row[width - 1] = f32::from_bits(0x5F80_0000),
-                _ => {}
-            }
-        }
-        x
-    }
-
-    const CASES: [(usize, usize, Option<Digits>, bool); 7] = [
-        (1, 16, None, false),
-        (5, 48, Some(Digits::Eight), true),
-        (2, 30, None, true),
-        (5, 256, Some(Digits::Sixteen), false),
-        (3, 576, Some(Digits::Eight), false),
-        (9, 640, Some(Digits::Sixteen), true),
-        (4, 1280, None, false),
-    ];
-
-    #[test]
-    fn quantize_equals_the_reference() {
-        for (count, width, digits, sums) in CASES {
-            let form = form(count, width, digits, sums);
-            let x = hard_rows(count, width, 3);
-            for clusters in [1, 4] {
-                let template = super::quantize_a16(form, SuperblockShape { clusters });
-                let mut buffers = vec![bytes(&x)];
-                buffers.extend(regions(form, count));
-                buffers.push(vec![POISON; 4 * count * template.flags_a_row as usize]);
-                let found = launch(&template, count, buffers);
-                let what = format!("{count} rows of {width}");
-                let in_range = check_regions(form, &found[1..], &x, &what);
-                let flags: Vec<u32> = in_range.iter().map(|&fits| u32::from(!fits)).collect();
-                assert_eq!(words(&found[found.len() - 1]), flags, "{what}");
-            }
-        }
-    }
-
-    #[test]
-    fn gate_equals_the_reference() {
-        for (number, (count, width, digits, sums)) in CASES.into_iter().enumerate() {
-            let form = form(count, width, digits, sums);
-            let (gate, mut up) = (rows(count, width, 1), rows(count, width, 2));
-            up[count * width - 1] = f32::from_bits(0x5F80_0000);
-            let activation = [Activation::Silu, Activation::Gelu][number % 2];
-            let gated: Vec<f32> = gate
-                .iter()
-                .zip(&up)
-                .map(|(&g, &u)| match activation {
-                    Activation::Silu => activation::swiglu(g, u),
-                    Activation::Gelu => activation::gelu_gate(g, u),
-                })
-                .collect();
-            for (f32, a16) in [(true, None), (false, Some(form)), (true, Some(form))] {
-                let outputs = Outputs { f32, a16 };
-                let template = super::gate(activation, width as u32, outputs, SuperblockShape::default());
-                let mut buffers = vec![bytes(&gate), bytes(&up)];
-                buffers.extend(f32.then(|| vec![POISON; 4 * gated.len()]));
-                if let Some(form) = a16 {
-                    buffers.extend(regions(form, count));
-                    buffers.push(vec![POISON; 4 * count * template.flags_a_row as usize]);
-                }
-                let found = launch(&template, count, buffers);
-                let what = format!("{activation:?}, {count} rows of {width}");
-                if f32 {
-                    assert_eq!(bits(&floats(&found[2])), bits(&gated), "{what}");
-                }
-                if let Some(form) = a16 {
-                    let in_range = check_regions(form, &found[2 + usize::from(f32)..], &gated, &what);
-                    let flags: Vec<u32> = in_range.iter().map(|&fits| u32::from(!fits)).collect();
-                    assert_eq!(words(&found[found.len() - 1]), flags, "{what}");
-                }
-            }
-        }
+        a16.in_range
     }
 }

@@ -87,6 +87,3 @@ fn embed(
     });
     RowKernel { kernel, groups_a_row, flags_a_row: 0 }
 }
-
-#[cfg(test)]
-mod tests;

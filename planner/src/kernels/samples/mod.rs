@@ -6,8 +6,11 @@
 mod buffers;
 mod cover;
 pub mod data;
+mod embed;
 mod linear;
-mod planes;
+pub(super) mod planes;
+mod quantized;
+mod rows;
 
 pub use cover::Extent;
 
@@ -90,6 +93,16 @@ pub type Family = fn(Extent) -> Box<dyn Iterator<Item = Sample>>;
 pub const FAMILIES: &[(&str, Family)] = &[
     ("linear_split_k", linear::split_k_samples),
     ("linear_tiled", linear::tiled_samples),
+    ("quantize_a16", quantized::quantize_a16_samples),
+    ("gate", quantized::gate_samples),
+    ("rms_norm", quantized::rms_norm_samples),
+    ("embed_blocks", embed::embed_blocks_samples),
+    ("embed_floats", embed::embed_floats_samples),
+    ("add", rows::add_samples),
+    ("soft_cap", rows::soft_cap_samples),
+    ("select_rows", rows::select_rows_samples),
+    ("argmax_parts", rows::argmax_parts_samples),
+    ("argmax_join", rows::argmax_join_samples),
 ];
 
 /// The samples of all families, made one after the other.
