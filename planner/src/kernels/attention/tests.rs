@@ -37,17 +37,28 @@ fn uniform(word: u64) -> f32 {
     (word >> 40) as f32 * f32::from_bits(0x3400_0000) - 1.0
 }
 
-/// Factors of the key and of the value at a position. Of eight chunks, most have scores of like size; one has scores far apart, so
-/// that most weights are dropped; in one a single key without a value is far above all others, whose values are near 2^-40.
-fn scales(position: usize, word: u64) -> (f32, f32) {
-    let (key, value) = match (position / 64 % 8, position % 64) {
-        (5, 17) => (40.0, 0.0),
-        (5, _) => (1.0, f32::from_bits(0x2C80_0000)),
-        (3, _) => (40.0, 1.0),
-        _ => (8.0, f32::from_bits((125 + (word >> 20) as u32 % 4) << 23)),
+/// Key and value of a position. Of eight chunks, most have scores of like size; one has scores far apart, so that most weights are
+/// dropped; [`PEAK_CHUNK`] is such that some of what a query of ones makes of it lies below 2^-60.
+fn key_and_value(position: usize, head_len: usize, next: &mut impl FnMut() -> u64) -> [Vec<f32>; 2] {
+    let mut random = |scale: f32| (0..head_len).map(|_| uniform(next()) * scale).collect::<Vec<f32>>();
+    let zeros = || vec![0.0; head_len];
+    let [key, value] = match position / 64 % 8 {
+        3 => [random(40.0), random(1.0)],
+        // A score of 17.6 (heads of 64) without a value, scores of 0 with values that the transform makes a peak of, beside
+        // small numbers.
+        PEAK_CHUNK if position % 64 == 17 => [vec![1.525; head_len], zeros()],
+        PEAK_CHUNK => {
+            let noise = random(0.02);
+            let scale = (1.0 + noise[0] * 20.0) * f32::from_bits((127 - 38) << 23);
+            [zeros(), noise.iter().map(|x| (1.0 + x) * scale).collect()]
+        }
+        _ => [random(8.0), random(f32::from_bits((125 + position as u32 % 4) << 23))],
     };
-    (if word.is_multiple_of(11) { 0.0 } else { key }, if word.is_multiple_of(13) { 0.0 } else { value })
+    [if position % 11 == 6 { zeros() } else { key }, if position % 13 == 5 { zeros() } else { value }]
 }
+
+/// A chunk, and every eighth after it.
+const PEAK_CHUNK: usize = 5;
 
 const POISON: f32 = f32::from_bits(0xFFFF_FFFF);
 
@@ -74,9 +85,7 @@ impl World {
                     value_scales: vec![POISON; slots],
                 };
                 for position in 0..len {
-                    let (key_scale, value_scale) = scales(position, next());
-                    let key: Vec<f32> = (0..hd).map(|_| uniform(next()) * key_scale).collect();
-                    let mut value: Vec<f32> = (0..hd).map(|_| uniform(next()) * value_scale).collect();
+                    let [key, mut value] = key_and_value(position, hd, &mut next);
                     let at = position * hd..(position + 1) * hd;
                     let (high, low) = (&mut own.high[at.clone()], &mut own.low[at.clone()]);
                     assert!(quantize_head_16(&key, high, low, &mut own.key_scales[position]));
@@ -138,8 +147,9 @@ impl Queries {
         let mut scales = vec![0.0; count];
         let mut next = random(seed);
         let mut x: Vec<f32> = (0..count * head_len).map(|_| uniform(next())).collect();
-        // The first head of the last row is zeros.
-        x[(count - heads) * head_len..][..head_len].fill(0.0);
+        // The first head of the first row is zeros, the last row ones.
+        x[..head_len].fill(0.0);
+        x[(count - heads) * head_len..].fill(1.0);
         for (number, x) in x.chunks(head_len).enumerate() {
             let at = number * head_len..(number + 1) * head_len;
             let (high, low) = (&mut high[at.clone()], &mut low[at]);
@@ -302,7 +312,7 @@ impl Case {
 
 /// Rows of two sequences: the first positions, ends of pages, of chunks and of groups.
 const LENS: [usize; 2] = [1100, 130];
-const POSITIONS: [u32; 7] = [0, 129, 1099, 360, 64, 1023, 63];
+const POSITIONS: [u32; 7] = [0, 129, 1099, 63, 64, 1023, 360];
 const SEQUENCES: [u32; 7] = [1, 1, 0, 0, 1, 0, 0];
 
 fn check(case: Case, tile: u32, world: &World) {
@@ -348,16 +358,17 @@ fn decoding_equals_the_reference() {
     }
 }
 
-/// Rows that begin inside a chunk and pass into the next; a tile that is not full, and one of another sequence.
+/// Tiles: rows that begin inside a chunk and pass into the next; not full and of another sequence; of one row.
 fn check_prefill(case: Case, clusters: u32, world: &World) {
     let (attention, shape) = (case.attention(), PrefillShape { clusters });
     let rows_a_tile = shape.rows_a_tile(attention);
     assert!(rows_a_tile >= 2, "{case:?}");
     let (first, second) = (rows_a_tile, rows_a_tile / 2);
-    let positions: Vec<u32> = (1060 - first..1060).chain(62..62 + second).collect();
-    let sequences: Vec<u32> = (0..first + second).map(|row| u32::from(row >= first)).collect();
+    let positions: Vec<u32> = (1060 - first..1060).chain(62..62 + second).chain([360]).collect();
+    let last = first + second;
+    let sequences: Vec<u32> = (0..=last).map(|row| u32::from((first..last).contains(&row))).collect();
     let batch = case.batch(&positions, &sequences);
-    let found = prefill(world, attention, &batch, shape, &[0, first, first, second]);
+    let found = prefill(world, attention, &batch, shape, &[0, first, first, second, last, 1]);
     let expected = finished(&batch.states(world, attention));
     compare(&found, &expected, &format!("{case:?}, {clusters} clusters"));
 }
