@@ -31,7 +31,10 @@ fn main() {
         rounds_to_even: true,
         preserves_signed_zeros: true,
     };
-    println!("{:>5}{:>9}{:>10}{:>14}{:>14}{:>14}", "rows", "kernels", "build ms", "PTX ms", "SPIR-V ms", "PTX KiB");
+    println!(
+        "{:>5}{:>9}{:>10}{:>14}{:>14}{:>14}",
+        "rows", "kernels", "build ms", "PTX ms", "SPIR-V ms", "PTX KiB"
+    );
     for rows in [1, 4, 16, 64, 512] {
         let mut kernels = Vec::new();
         let build = median_ms(|| kernels = build(&plan, rows));
@@ -43,7 +46,10 @@ fn main() {
             }
         });
         let count = kernels.len();
-        println!("{rows:>5}{count:>9}{build:>10.1}{ptx_ms:>14.1}{spirv_ms:>14.1}{:>14}", ptx_len_bytes / 1024);
+        println!(
+            "{rows:>5}{count:>9}{build:>10.1}{ptx_ms:>14.1}{spirv_ms:>14.1}{:>14}",
+            ptx_len_bytes / 1024
+        );
     }
 }
 

@@ -74,10 +74,12 @@ impl Drop for Gpu {
     }
 }
 
-struct Module(sys::CUmodule);
+/// A loaded kernel.
+pub struct Module(sys::CUmodule);
 
 impl Module {
-    fn load(ptx: &str) -> Result<Self, result::DriverError> {
+    /// Assembles and loads a module.
+    pub fn load(ptx: &str) -> Result<Self, result::DriverError> {
         let text = CString::new(ptx).unwrap();
         // SAFETY: the text ends with a zero byte, and the driver has read it when the call returns.
         unsafe { result::module::load_data(text.as_ptr().cast::<c_void>()) }.map(Self)
@@ -91,8 +93,22 @@ impl Module {
         buffers: &[Buffer],
         params: &[u32],
     ) -> Result<(), result::DriverError> {
+        let addresses: Vec<u64> = buffers.iter().map(|buffer| buffer.address).collect();
+        self.enqueue(kernel, groups, &addresses, params, std::ptr::null_mut())?;
+        result::ctx::synchronize()
+    }
+
+    /// Launches on a stream, which may be one that records. The caller keeps the buffers until the stream is done.
+    pub fn enqueue(
+        &self,
+        kernel: &Kernel,
+        groups: u32,
+        addresses: &[u64],
+        params: &[u32],
+        stream: sys::CUstream,
+    ) -> Result<(), result::DriverError> {
         let shared = dynamic_shared_len_bytes(kernel);
-        let mut addresses: Vec<u64> = buffers.iter().map(|buffer| buffer.address).collect();
+        let mut addresses = addresses.to_vec();
         let mut params = params.to_vec();
         let record = addresses.iter_mut().map(|address| std::ptr::from_mut(address).cast::<c_void>());
         let mut record: Vec<*mut c_void> =
@@ -111,9 +127,8 @@ impl Module {
                 )?;
             }
             let block = (kernel.workgroup, 1, 1);
-            result::launch_kernel(entry, (groups, 1, 1), block, shared, std::ptr::null_mut(), &mut record)?;
+            result::launch_kernel(entry, (groups, 1, 1), block, shared, stream, &mut record)
         }
-        result::ctx::synchronize()
     }
 }
 
@@ -124,11 +139,23 @@ impl Drop for Module {
     }
 }
 
-struct Buffer {
-    address: u64,
+/// Memory of the GPU.
+pub struct Buffer {
+    /// Where it begins.
+    pub address: u64,
 }
 
 impl Buffer {
+    /// A buffer of so many bytes, each the same.
+    pub fn filled(len_bytes: usize, byte: u8) -> Result<Self, result::DriverError> {
+        let len_bytes = len_bytes.next_multiple_of(16).max(16);
+        // SAFETY: an allocation of the driver's that is freed once, in `drop`.
+        let buffer = Self { address: unsafe { result::malloc_sync(len_bytes) }? };
+        // SAFETY: the allocation has this length.
+        unsafe { result::memset_d8_sync(buffer.address, byte, len_bytes) }?;
+        Ok(buffer)
+    }
+
     /// A buffer that can be read up to the next multiple of 16 bytes of its length.
     fn new(bytes: &[u8]) -> Result<Self, result::DriverError> {
         let len_bytes = bytes.len().next_multiple_of(16).max(16);
