@@ -74,7 +74,7 @@ fn planes_hold_what_the_rows_hold() {
         let widths: &[usize] =
             if block_format.elems() == 32 { &[32, 96, 256, 576, 640, 896] } else { &[256, 768] };
         for (&width, rows) in widths.iter().zip([16, 1, 7, 9, 16, 15]) {
-            let layout = WeightLayout::new(format, rows, width).unwrap();
+            let layout = WeightLayout::new(format, rows, width).expect("a layout");
             let mut packer = GroupPacker::new(layout);
             let bytes: Vec<u8> = noise(rows * packer.row_len_bytes()).collect();
             let mut group = vec![0xDEAD_BEEF; layout.group_len() as usize];
@@ -86,7 +86,7 @@ fn planes_hold_what_the_rows_hold() {
                 decode_row(block_format, bytes, &mut expected);
                 check_row(&unpacked, row, &expected);
             }
-            let ends = layout.plane_offset(*format.planes().last().unwrap());
+            let ends = layout.plane_offset(*format.planes().last().expect("a plane"));
             assert_eq!(layout.group_len() % 4 + ends % 4, 0);
         }
     }
@@ -158,14 +158,14 @@ fn check_row(unpacked: &Unpacked<'_>, row: usize, expected: &DecodedRow) {
 #[test]
 fn w16_planes_hold_what_the_rows_hold() {
     for (rows, width) in [(16, 256), (3, 40), (9, 640)] {
-        let layout = WeightLayout::new(WeightFormat::W16, rows, width).unwrap();
+        let layout = WeightLayout::new(WeightFormat::W16, rows, width).expect("a layout");
         let (len, scales_len) = (w16_plane_len(width), w16_scales_len(width));
         let floats: Vec<f32> = noise(rows * width).map(|byte| f32::from(byte) - 127.5).collect();
         let mut planes = (vec![0; rows * len], vec![0; rows * len], vec![0.0; rows * scales_len]);
         for row in 0..rows {
             let (high, low) = (&mut planes.0[row * len..][..len], &mut planes.1[row * len..][..len]);
             let scales = &mut planes.2[row * scales_len..][..scales_len];
-            quantize_w16(&floats[row * width..][..width], high, low, scales).unwrap();
+            quantize_w16(&floats[row * width..][..width], high, low, scales).expect("values in range");
         }
         let w16_rows: Vec<W16Row<'_>> = (0..rows)
             .map(|row| W16Row {
@@ -195,7 +195,7 @@ fn w16_planes_hold_what_the_rows_hold() {
 fn planes_are_as_large_as_the_file() {
     for format in WeightFormat::ALL {
         let WeightFormat::Block(block_format) = format else { continue };
-        let layout = WeightLayout::new(format, 16, 512).unwrap();
+        let layout = WeightLayout::new(format, 16, 512).expect("a layout");
         let in_file = 16 * 512 / block_format.elems() * block_format.len_bytes();
         let grown = match block_format {
             BlockFormat::Q3_K => 4,
