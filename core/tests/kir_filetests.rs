@@ -20,15 +20,20 @@ use std::path::{Path, PathBuf};
 use unisonic_core::kir::interp::{Launch, run};
 use unisonic_core::kir::kernel::{Kernel, Object, Space};
 use unisonic_core::kir::legal::{Caps, legalize};
-use unisonic_core::kir::{Scalar, parse, verify};
+use unisonic_core::kir::{Rule, Scalar, parse, verify};
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kir");
+    let entries = std::fs::read_dir(&folder).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() > 10, "{} files in {}", files.len(), folder.display());
+    files
+}
 
 #[test]
 fn every_file_gives_what_it_says() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kir");
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() > 10, "{} files in {}", files.len(), folder.display());
+    let files = files();
     let bless = std::env::var_os("BLESS").is_some();
     let mut wrong = Vec::new();
     for file in &files {
@@ -44,6 +49,21 @@ fn every_file_gives_what_it_says() {
         }
     }
     assert!(wrong.is_empty(), "{}\nBLESS=1 rewrites what is expected", wrong.join("\n"));
+}
+
+/// Every rule of the verifier has a file that breaks it. Where the reader of the text says so first, its words are told.
+#[test]
+fn every_rule_has_a_file() {
+    let outputs: String =
+        files().iter().map(|file| split(&std::fs::read_to_string(file).unwrap()).1).collect();
+    for rule in Rule::ALL {
+        let words = match rule {
+            Rule::Depth => "blocks are more than".to_owned(),
+            Rule::Scope => "there is no value".to_owned(),
+            rule => format!("{rule:?}: `"),
+        };
+        assert!(outputs.contains(&words), "no file says `{words}`");
+    }
 }
 
 /// A file without its expectation, and the expectation.

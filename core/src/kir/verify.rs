@@ -49,6 +49,25 @@ pub enum Rule {
     Cluster,
 }
 
+impl Rule {
+    /// All.
+    pub const ALL: [Rule; 13] = [
+        Rule::Name,
+        Rule::Workgroup,
+        Rule::Declaration,
+        Rule::SharedLen,
+        Rule::Depth,
+        Rule::Scope,
+        Rule::Type,
+        Rule::Attribute,
+        Rule::Access,
+        Rule::Yield,
+        Rule::Step,
+        Rule::Uniform,
+        Rule::Cluster,
+    ];
+}
+
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
