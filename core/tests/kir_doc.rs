@@ -10,10 +10,7 @@ use unisonic_core::kir::op::{AttrKind, Effect, Family, Op, Pattern, Row};
 const HEAD: &str = "\
 # The kernel IR
 
-Early: the interpreter runs these kernels, and no device does yet. The templates are in `planner/src/kernels/`; start
-reading there at `rms_norm`, and here at `core/src/kir/op.rs`, then `kernel.rs`.
-
-What is to run on a GPU is a kernel in this IR (`core/src/kir/`). It is structured: statements over values that are each defined
+What runs on a GPU is a kernel in this IR (`core/src/kir/`). It is structured: statements over values that are each defined
 once, `if` and counted `loop`, named arrays instead of pointers. Every operation is exact: integers modulo 2^32, and
 floats that are added, subtracted or multiplied, each rounded to nearest, ties to even. So a kernel has one result,
 whatever the device.
@@ -24,11 +21,21 @@ whatever the device.
 - **Memory**: `read`, `write` and `readwrite` buffers and `shared` arrays, indexed by element. A vector lies at a multiple of
   its width. Shared memory is undefined until written; a barrier makes writes visible to the workgroup.
 - **Flow**: `if` and `loop` hold blocks; a block `yield`s the results of an `if`, or what a loop carries to its next turn.
+- **Copies** (`copy_async`) bring words from buffers to shared memory while an invocation goes on; their destination is nobody's until
+  `copy_wait`.
+- **Matrices**: `mma16` and `mma32` multiply matrices of bytes whose words are spread over 32 invocations as PTX `mma.sync` spreads
+  them: invocation `4g + t` has of A the words of four bytes (row g, k = 4t ..), (row g+8, k = 4t ..), and in `mma32` then (g, 16+4t ..),
+  (g+8, 16+4t ..); of B, column g, k = 4t .. and 16+4t ..; of the sum (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
 - **Clusters** are runs of 8, 16 or 32 invocations, whatever the subgroups of a device.
 - **Together**: barriers and exchanges are reached by all invocations of a workgroup at once; the verifier proves it from what is
   uniform.
 
-Kernels are written with `core::kir::build`. The text form, with more examples in `core/tests/kir/`:
+A kernel is written with `core::kir::build`, run on the host by `interp`, rewritten by `legal` for a device that lacks
+something, and emitted as PTX (`backend-cuda/src/ptx/`) or SPIR-V (`backend-vulkan/src/spirv/`). The templates are in
+`planner/src/kernels/`; start reading there at `rms_norm`, and here at `op.rs`, then `kernel.rs`. [add-an-op.md](add-an-op.md) and
+[add-a-kernel.md](add-a-kernel.md) say how to add to them. No command runs models on a GPU yet.
+
+The text form, with more examples in `core/tests/kir/`:
 
 ```text
 kernel scale workgroup 64 {
