@@ -18,26 +18,26 @@ pub struct PlaneRow<'k> {
     pub stride: u32,
 }
 
-/// What an invocation has of a row: the words of each instruction, two or, in the last, one.
+/// What an invocation has of a row for some instructions: the words of each, two or, in the last of a row, one.
 pub type Fragments<'k> = Vec<Vec<V<'k>>>;
 
+/// Parts in which a row of `blocks` blocks is loaded.
+pub fn parts(blocks: u32) -> u32 {
+    blocks / 4 + (blocks % 4).div_ceil(2)
+}
+
 impl<'k> PlaneRow<'k> {
-    /// Loads what invocation `4g + t` has of a row of `blocks` blocks.
-    pub fn load(&self, t: V<'k>, blocks: u32) -> Fragments<'k> {
-        let mut fragments = vec![];
+    /// Loads what invocation `4g + t` has of part `part` of a row of `blocks` blocks.
+    pub fn load(&self, t: V<'k>, blocks: u32, part: u32) -> Fragments<'k> {
         let whole = blocks / 4;
-        for i in 0..whole {
-            let at = self.first + t * self.stride + 4 * i * self.stride;
+        if part < whole {
+            let at = self.first + t * self.stride + 4 * part * self.stride;
             let words = self.mem.load_vector(at, 4);
-            fragments.push(vec![words.part(0), words.part(1)]);
-            fragments.push(vec![words.part(2), words.part(3)]);
+            return vec![vec![words.part(0), words.part(1)], vec![words.part(2), words.part(3)]];
         }
-        let rest: Vec<u32> = (4 * whole..blocks).collect();
-        for pair in rest.chunks(2) {
-            let word = |&block: &u32| self.mem.load(self.first + t + block * self.stride);
-            fragments.push(pair.iter().map(word).collect());
-        }
-        fragments
+        let first = 4 * whole + 2 * (part - whole);
+        let left = first..blocks.min(first + 2);
+        vec![left.map(|block| self.mem.load(self.first + t + block * self.stride)).collect()]
     }
 }
 
@@ -50,7 +50,7 @@ pub fn rows_of_a<'k>(k: &'k Build, upper: &Fragments<'k>, lower: &Fragments<'k>)
     upper.iter().zip(lower).map(operand).collect()
 }
 
-/// `sum + a*b` over all dimensions.
+/// `sum + a*b` over the dimensions of a part.
 pub fn multiply<'k>(k: &'k Build, a: &[V<'k>], b: &Fragments<'k>, sum: V<'k>) -> V<'k> {
     a.iter().zip(b).fold(sum, |sum, (&a, b)| match b[..] {
         [b0, b1] => k.mma(a, k.vector([b0, b1]), sum),

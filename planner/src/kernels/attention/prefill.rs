@@ -22,7 +22,7 @@ use super::super::elementary::{abs_bits, exp2_pair, recip, snap};
 use super::super::kv::{KEYS, Pages};
 use super::super::reduce::CLUSTER;
 use super::chunk::{ValueSteps, query_scale, score, transpose, weight, where_visible};
-use super::fragments::{PlaneRow, multiply, rows_of_a};
+use super::fragments::{PlaneRow, multiply, parts, rows_of_a};
 use super::state::{Merging, in_pairs};
 use super::{Attention, GROUP, Seen};
 
@@ -148,8 +148,8 @@ struct Work<'k> {
 
 /// What the chunks have in common.
 struct Query<'k> {
-    /// Operands of plane h and of plane l.
-    planes: [Vec<V<'k>>; 2],
+    /// Planes h and l of the two pairs.
+    planes: [[PlaneRow<'k>; 2]; 2],
     /// qs, of two.
     scales: V<'k>,
     /// What the pairs see.
@@ -166,13 +166,11 @@ struct States<'k> {
 impl<'k> Work<'k> {
     fn query(&self, planes: [Mem<'k>; 2], scales: Mem<'k>, seen: [Seen<'k>; 2]) -> Query<'k> {
         let k = self.k;
-        let blocks = self.attention.layout.head_len / 16;
         let planes = planes.map(|mem| {
-            let [upper, lower] = self.pairs.map(|pair| {
+            self.pairs.map(|pair| {
                 let first = pair.head * (self.attention.layout.head_len / 4);
-                PlaneRow { mem, first, stride: 4 }.load(self.t, blocks)
-            });
-            rows_of_a(k, &upper, &lower)
+                PlaneRow { mem, first, stride: 4 }
+            })
         });
         let scales = self.pairs.map(|pair| query_scale(k, scales.load(pair.head), self.attention.kappa));
         Query { planes, scales: k.vector(scales), seen }
@@ -215,7 +213,7 @@ impl<'k> Work<'k> {
     fn weights(&self, query: &Query<'k>, block: V<'k>, chunk: V<'k>) -> Weights<'k> {
         let (k, layout) = (self.k, self.attention.layout);
         let mut terms = vec![];
-        for n in 0..KEY_PRODUCTS {
+        for (n, dots) in (0..).zip(self.scores(query, block)) {
             let key = self.first_key(n);
             let position = chunk * KEYS + key;
             let [upper, lower] = query.seen.map(|seen| [seen.holds(position), seen.holds(position + 1)]);
@@ -227,7 +225,6 @@ impl<'k> Work<'k> {
                 where_visible(visible, four).cast(Scalar::F32)
             };
             let (key_scales, value_scales) = (scales(layout.key_scales()), scales(layout.value_scales()));
-            let dots = self.scores(query, block, n);
             let t = score(k, self.attention, dots, key_scales, in_pairs(k, query.scales));
             terms.push(Term { pair: exp2_pair(k, t), visible, value_scales });
         }
@@ -252,19 +249,32 @@ impl<'k> Work<'k> {
         Weights { max, sum: self.tree(&p), planes, step: steps.step }
     }
 
-    /// S of the two pairs and two keys of product `n` (`core::numerics::attention::score_dot`).
-    fn scores(&self, query: &Query<'k>, block: V<'k>, n: u32) -> V<'k> {
+    /// S of the two pairs and two keys of each product (`core::numerics::attention::score_dot`).
+    ///
+    /// The queries are loaded again for each chunk, from a cache: there are not registers enough to keep them.
+    fn scores(&self, query: &Query<'k>, block: V<'k>) -> Vec<V<'k>> {
         let (k, layout) = (self.k, self.attention.layout);
         let blocks = layout.head_len / 16;
-        let key = ((self.g >> 1) << 2) + (self.g & 1) + (16 * (n / 2) + 2 * (n % 2));
-        let [high, low] = [0, layout.key_low()].map(|plane| {
-            let first = block + (key << 2) + plane;
-            PlaneRow { mem: self.cache, first, stride: 4 * KEYS }.load(self.t, blocks)
-        });
+        let column = ((self.g >> 1) << 2) + (self.g & 1);
         let zero = k.vector([k.i32(0); 4]);
-        let [qh, ql] = &query.planes;
-        let hh = multiply(k, qh, &high, zero);
-        (hh << 7) + multiply(k, ql, &high, multiply(k, qh, &low, zero))
+        // HH and HL + LH.
+        let mut sums = [[zero; 2]; KEY_PRODUCTS as usize];
+        for part in 0..parts(blocks) {
+            let [qh, ql] = query.planes.map(|pairs| {
+                let [upper, lower] = pairs.map(|pair| pair.load(self.t, blocks, part));
+                rows_of_a(k, &upper, &lower)
+            });
+            for (n, [hh, rest]) in (0..).zip(&mut sums) {
+                let key = column + (16 * (n / 2) + 2 * (n % 2));
+                let [kh, kl] = [0, layout.key_low()].map(|plane| {
+                    let first = block + (key << 2) + plane;
+                    PlaneRow { mem: self.cache, first, stride: 4 * KEYS }.load(self.t, blocks, part)
+                });
+                *hh = multiply(k, &qh, &kh, *hh);
+                *rest = multiply(k, &ql, &kh, multiply(k, &qh, &kl, *rest));
+            }
+        }
+        sums.into_iter().map(|[hh, rest]| (hh << 7) + rest).collect()
     }
 
     /// For each pair, the largest of the integers of all products and columns: of two.
