@@ -13,7 +13,8 @@ use super::reduce::{CLUSTER, cluster_max};
 /// Elements of a superblock, and of a pass of a cluster over a row.
 pub const SUPERBLOCK: u32 = unisonic_core::numerics::a16::SUPERBLOCK as u32;
 
-/// What a quantising kernel writes: the regions of [`unisonic_core::planes::activation`] for rows of `width` values.
+/// What a quantising kernel writes: the regions of [`unisonic_core::planes::activation`] for rows of `width`
+/// values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct A16Form {
     /// Values of a row.
@@ -33,7 +34,8 @@ impl A16Form {
     }
 }
 
-/// The objects of an A16 result, declared in this order: `planes`, `scales`, `digits` and `sums` where the form has them.
+/// The objects of an A16 result, declared in this order: `planes`, `scales`, `digits` and `sums` where the form
+/// has them.
 #[derive(Clone, Copy)]
 pub struct A16Out<'k> {
     k: &'k Build,
@@ -64,8 +66,8 @@ impl<'k> Place<'k> {
         Self { row, s, exists, lane: k.local_id() & (CLUSTER - 1) }
     }
 
-    /// Columns of the row at which the invocation's two vectors of four begin: with lane 4b + t, elements 4t.. and 16 + 4t.. of
-    /// sub-block b of 32, as a matrix instruction takes them.
+    /// Columns of the row at which the invocation's two vectors of four begin: with lane 4b + t, elements 4t..
+    /// and 16 + 4t.. of sub-block b of 32, as a matrix instruction takes them.
     pub fn columns(self) -> [V<'k>; 2] {
         let first = self.s * SUPERBLOCK + ((self.lane >> 2) << 5) + ((self.lane & 3) << 2);
         [first, first + 16]
@@ -113,8 +115,8 @@ impl<'k> A16Out<'k> {
         }
     }
 
-    /// Quantises and stores a superblock, `values` at [`Place::columns`], zeros past the row. Returns whether it is in range.
-    /// Reached by the whole workgroup. 2.06 bytes an element, about 15 operations.
+    /// Quantises and stores a superblock, `values` at [`Place::columns`], zeros past the row. Returns whether
+    /// it is in range. Reached by the whole workgroup. 2.06 bytes an element, about 15 operations.
     pub fn store(&self, at: Place<'k>, values: [V<'k>; 2]) -> V<'k> {
         let k = self.k;
         let largest = |four: V<'k>| {
@@ -175,8 +177,8 @@ impl<'k> A16Out<'k> {
         }
     }
 
-    /// For u and v: a word of four digits, its number, and whether this invocation stores it. Invocation t of a sub-block makes
-    /// its digit e = t: `e0 + 2*(e1 + e2 + e3)`.
+    /// For u and v: a word of four digits, its number, and whether this invocation stores it. Invocation t of a
+    /// sub-block makes its digit e = t: `e0 + 2*(e1 + e2 + e3)`.
     fn digits_of_8(&self, at: Place<'k>, sum: V<'k>) -> [(V<'k>, V<'k>, V<'k>); 2] {
         let k = self.k;
         let (b, t) = (at.lane >> 2, at.lane & 3);

@@ -50,8 +50,9 @@ fn worst(k: &Build) -> Best<'_> {
     [k.i32(i32::MIN), k.u32(u32::MAX)]
 }
 
-/// The best of each part of a row of logits, for [`argmax_join`]. Buffers: `logits`, rows of `width` f32; `orders` (i32, the
-/// ordered integer) and `ids` (u32), [`RowKernel::groups_a_row`] a row. Reads 4 bytes a logit, which is all that counts.
+/// The best of each part of a row of logits, for [`argmax_join`]. Buffers: `logits`, rows of `width` f32;
+/// `orders` (i32, the ordered integer) and `ids` (u32), [`RowKernel::groups_a_row`] a row. Reads 4 bytes a
+/// logit, which is all that counts.
 pub fn argmax_parts(width: u32) -> RowKernel {
     let groups_a_row = width.div_ceil(PART_LEN);
     let kernel = kernel("argmax_parts", ROW_LANES, |k| {
@@ -73,8 +74,8 @@ pub fn argmax_parts(width: u32) -> RowKernel {
     RowKernel { kernel, groups_a_row, flags_a_row: 0 }
 }
 
-/// The id with the largest logit, the lowest of equals (`core::numerics::sampling::most_likely`), from what [`argmax_parts`] of the
-/// same width found. Buffers: `part_orders`, `part_ids`; `tokens`, a u32 a row.
+/// The id with the largest logit, the lowest of equals (`core::numerics::sampling::most_likely`), from what
+/// [`argmax_parts`] of the same width found. Buffers: `part_orders`, `part_ids`; `tokens`, a u32 a row.
 pub fn argmax_join(width: u32) -> RowKernel {
     let parts = width.div_ceil(PART_LEN);
     let kernel: Kernel = kernel("argmax_join", ROW_LANES, |k| {

@@ -1,5 +1,5 @@
-//! `core::numerics::{float, elementary, activation, range}` on values of a kernel: the same operations in the same order, word
-//! by word on vectors.
+//! `core::numerics::{float, elementary, activation, range}` on values of a kernel: the same operations in the
+//! same order, word by word on vectors.
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, V};

@@ -57,8 +57,8 @@ impl<'k> At<'k> {
     }
 }
 
-/// The objects of an optional norm and an optional rotation, declared in this order: `weight` (f32, a head), `rope` (f32, rows of
-/// the position table).
+/// The objects of an optional norm and an optional rotation, declared in this order: `weight` (f32, a head),
+/// `rope` (f32, rows of the position table).
 struct HeadInputs<'k> {
     norm: Option<HeadNormIn<'k>>,
     rope: Option<(Rope, Mem<'k>)>,
@@ -76,8 +76,9 @@ impl<'k> HeadInputs<'k> {
     }
 }
 
-/// RMSNorm of each head (`core::numerics::norm::rms_norm`). Buffers: `x`, rows of `heads*head_len` f32; `weight`; `out` like x;
-/// `flags`, a word a head. Reads x twice, the second time from a cache, and writes 4 bytes an element; 10 operations.
+/// RMSNorm of each head (`core::numerics::norm::rms_norm`). Buffers: `x`, rows of `heads*head_len` f32;
+/// `weight`; `out` like x; `flags`, a word a head. Reads x twice, the second time from a cache, and writes 4
+/// bytes an element; 10 operations.
 pub fn head_norm(heads: u32, head_len: u32, eps: f32, shape: HeadShape) -> RowKernel {
     let groups_a_row = shape.groups(heads);
     let kernel: Kernel = kernel("head_norm", shape.clusters * CLUSTER, |k| {
@@ -98,9 +99,9 @@ pub fn head_norm(heads: u32, head_len: u32, eps: f32, shape: HeadShape) -> RowKe
     RowKernel { kernel, groups_a_row, flags_a_row: heads }
 }
 
-/// RoPE of each head (`core::numerics::rope::rotate`). Buffers: `x`, rows of `heads*head_len` f32; `rope`, rows of the position
-/// table: `pairs` cosines, then as many sines; `positions`, a u32 a row: its row of the table; `out` like x. Reads x twice, the
-/// second time from a cache, and writes 4 bytes an element; 3 operations.
+/// RoPE of each head (`core::numerics::rope::rotate`). Buffers: `x`, rows of `heads*head_len` f32; `rope`, rows
+/// of the position table: `pairs` cosines, then as many sines; `positions`, a u32 a row: its row of the table;
+/// `out` like x. Reads x twice, the second time from a cache, and writes 4 bytes an element; 3 operations.
 pub fn rope(heads: u32, head_len: u32, rope: Rope, shape: HeadShape) -> RowKernel {
     let groups_a_row = shape.groups(heads);
     let kernel: Kernel = kernel("rope", shape.clusters * CLUSTER, |k| {
@@ -134,9 +135,10 @@ pub struct PrepareQuery {
 
 /// Q16 of each head after its norm and RoPE (`core::numerics::kv::quantize_head_16`).
 ///
-/// Buffers: `q`, rows of `heads*head_len` f32; `weight` with a norm; `rope` (as for [`rope()`]) with a rotation; `positions`, a u32 a
-/// row; `high` and `low`, i8x4, `[row][head][head_len/4]`; `scales`, f32, `[row][head]`; `flags`, a word a head. Reads 4 bytes an
-/// element, with norm and RoPE more from a cache, and writes 2; about 30 operations.
+/// Buffers: `q`, rows of `heads*head_len` f32; `weight` with a norm; `rope` (as for [`rope()`]) with a
+/// rotation; `positions`, a u32 a row; `high` and `low`, i8x4, `[row][head][head_len/4]`; `scales`, f32,
+/// `[row][head]`; `flags`, a word a head. Reads 4 bytes an element, with norm and RoPE more from a cache, and
+/// writes 2; about 30 operations.
 pub fn prepare_query(query: PrepareQuery, shape: HeadShape) -> RowKernel {
     let PrepareQuery { heads, head_len, norm_eps, rope } = query;
     let groups_a_row = shape.groups(heads);
@@ -208,9 +210,10 @@ pub struct WriteKv {
 /// K16 of each key head after its norm and RoPE, and V8 of each value head, into the row's slot of the cache
 /// (`core::numerics::kv`).
 ///
-/// Buffers: `k` and `v`, rows of `heads*head_len` f32; `weight` with a norm; `rope` (as for [`rope()`]) with a rotation; `positions`, a
-/// u32 a row; `sequences` and `pages` ([`Pages`]); `cache` ([`KvLayout`]); `flags`, a word a key head, then a word a value head.
-/// Parameter: `pages_a_sequence`. Reads 8 bytes an element, with norm and RoPE more from a cache, and writes 3; about 35
+/// Buffers: `k` and `v`, rows of `heads*head_len` f32; `weight` with a norm; `rope` (as for [`rope()`]) with a
+/// rotation; `positions`, a u32 a row; `sequences`, a u32 a row, and `pages`, the page numbers of each
+/// sequence; `cache` ([`KvLayout`]); `flags`, a word a key head, then a word a value head. Parameter:
+/// `pages_a_sequence`. Reads 8 bytes an element, with norm and RoPE more from a cache, and writes 3; about 35
 /// operations.
 pub fn write_kv(write: WriteKv, shape: HeadShape) -> RowKernel {
     let WriteKv { layout, norm_eps, rope } = write;

@@ -1,7 +1,8 @@
 //! One head in the registers of a cluster of 32 invocations: norm, RoPE, the Walsh-Hadamard transform.
 //!
-//! Invocation `l` of the cluster has the *words* (four elements each) l, l + 32, ... of the head. Heads are multiples of four long;
-//! invocations past a shorter head repeat its last word, and what they have is left out of sums and maxima.
+//! Invocation `l` of the cluster has the *words* (four elements each) l, l + 32, ... of the head. Heads are
+//! multiples of four long; invocations past a shorter head repeat its last word, and what they have is left out
+//! of sums and maxima.
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V};
@@ -69,7 +70,8 @@ pub fn word<'k>(k: &'k Build, len: u32, lane: V<'k>, index: u32) -> (V<'k>, V<'k
 }
 
 impl<'k> Head<'k> {
-    /// The head of `len` values from element `first` of `x` on, after a norm if there is one: `core::numerics::norm::rms_norm`.
+    /// The head of `len` values from element `first` of `x` on, after a norm if there is one:
+    /// `core::numerics::norm::rms_norm`.
     pub fn new(k: &'k Build, x: Mem<'k>, first: V<'k>, len: u32, norm: Option<HeadNormIn<'k>>) -> Self {
         assert!(len.is_multiple_of(4) && (4..=MAX_HEAD_LEN).contains(&len), "heads of {len}");
         let lane = k.local_id() & (CLUSTER - 1);
@@ -81,8 +83,8 @@ impl<'k> Head<'k> {
         Self { norm: Some((weight, r, in_range)), ..head }
     }
 
-    /// tree256 of `snap(x*x)`. A lane of the tree is a component of an invocation's word; lanes that it does not have are +0 and
-    /// change nothing.
+    /// tree256 of `snap(x*x)`. A lane of the tree is a component of an invocation's word; lanes that it does
+    /// not have are +0 and change nothing.
     fn sum_of_squares(&self) -> V<'k> {
         let k = self.k;
         let zero = k.vector([k.f32(0.0); 4]);

@@ -1,7 +1,8 @@
 //! The KV cache of a layer as attention kernels read it.
 //!
-//! A cache is an array of words, seen as `i8x4`: a *block* for each page of 64 tokens (a chunk of docs/numerics.md) and KV head,
-//! block `page*heads + head`. With hd the length of a head, *slot* j a position in the page and d a dimension:
+//! A cache is an array of words, seen as `i8x4`: a *block* for each page of 64 tokens (a chunk of
+//! docs/numerics.md) and KV head, block `page*heads + head`. With hd the length of a head, *slot* j a position
+//! in the page and d a dimension:
 //!
 //! | part of a block | words | element | word |
 //! |---|---|---|---|
@@ -11,10 +12,10 @@
 //! | key scales | 64 | sk, f32 | `j` |
 //! | value scales | 64 | sv, f32 | `j` |
 //!
-//! So an invocation that has a key loads 16 dimensions of it with 16 bytes, and its neighbours the next keys; one that has four
-//! dimensions loads four keys' values with 16 bytes, and its neighbours the next dimensions. A token has whole words of its own:
-//! nothing is read back when one is written, and rows of a batch never touch each other's words. What was never written is never
-//! made a float of.
+//! So an invocation that has a key loads 16 dimensions of it with 16 bytes, and its neighbours the next keys;
+//! one that has four dimensions loads four keys' values with 16 bytes, and its neighbours the next dimensions.
+//! A token has whole words of its own: nothing is read back when one is written, and rows of a batch never
+//! touch each other's words. What was never written is never made a float of.
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V};
@@ -94,8 +95,8 @@ pub struct Pages<'k> {
 }
 
 impl<'k> Pages<'k> {
-    /// Declares `sequences` (u32, one a row: the sequence), `pages` (u32: page numbers of each sequence, in order) and the
-    /// parameter `pages_a_sequence`.
+    /// Declares `sequences` (u32, one a row: the sequence), `pages` (u32: page numbers of each sequence, in
+    /// order) and the parameter `pages_a_sequence`.
     pub fn declare(k: &'k Build) -> impl FnOnce(V<'k>) -> Pages<'k> {
         let (sequences, table) = (k.read("sequences", Scalar::U32), k.read("pages", Scalar::U32));
         let stride = k.param("pages_a_sequence", Scalar::U32);

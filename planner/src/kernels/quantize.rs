@@ -24,8 +24,8 @@ impl Default for SuperblockShape {
 
 /// A16 of rows (`core::numerics::a16::quantize_a16`).
 ///
-/// Buffers: `x`, rows of `form.width` f32; the regions of the form ([`A16Form`]); `flags`, a word a superblock. Reads 4 bytes an
-/// element and writes about 2.
+/// Buffers: `x`, rows of `form.width` f32; the regions of the form ([`A16Form`]); `flags`, a word a superblock.
+/// Reads 4 bytes an element and writes about 2.
 pub fn quantize_a16(form: A16Form, shape: SuperblockShape) -> RowKernel {
     superblocks("quantize_a16", form.width, shape, |k| {
         let x = k.read("x", Scalar::F32);
@@ -55,8 +55,8 @@ pub struct Outputs {
 
 /// `act(gate)*up` (`core::numerics::activation`), to f32, to A16 or to both.
 ///
-/// Buffers: `gate` and `up`, rows of `width` f32; `out`, rows of f32, if asked; the regions of the form and `flags`, a word a
-/// superblock, if asked. Reads 8 bytes an element, writes 4 and about 2; about 60 operations.
+/// Buffers: `gate` and `up`, rows of `width` f32; `out`, rows of f32, if asked; the regions of the form and
+/// `flags`, a word a superblock, if asked. Reads 8 bytes an element, writes 4 and about 2; about 60 operations.
 pub fn gate(activation: Activation, width: u32, outputs: Outputs, shape: SuperblockShape) -> RowKernel {
     let template = superblocks("gate", width, shape, |k| {
         let (gate, up) = (k.read("gate", Scalar::F32), k.read("up", Scalar::F32));
@@ -93,7 +93,8 @@ impl<'k> Results<'k> {
         Self { k, width, out, a16 }
     }
 
-    /// Stores a superblock; its flag says whether the row, of which `in_range` tells, and the superblock are in range.
+    /// Stores a superblock; its flag says whether the row, of which `in_range` tells, and the superblock are in
+    /// range.
     pub fn store(&self, at: Place<'k>, values: [V<'k>; 2], in_range: V<'k>) {
         let (k, width) = (self.k, self.width);
         if let Some(out) = self.out {

@@ -10,8 +10,8 @@ pub const CLUSTER: u32 = 32;
 /// Clusters of a workgroup.
 const CLUSTERS: u32 = ROW_LANES / CLUSTER;
 
-/// `core::numerics::float::tree` over the values of all invocations, in each of them: for h = 128, ..., 1:
-/// `L_i = L_i + L_{i+h}`. `scratch` has an element for each invocation; nobody may touch it again before a barrier.
+/// `core::numerics::float::tree` over the values of all invocations, in each of them: for h = 128, ..., 1: `L_i
+/// = L_i + L_{i+h}`. `scratch` has an element for each invocation; nobody may touch it again before a barrier.
 pub fn tree256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
     let lane = k.local_id();
     scratch.store(lane, value);
@@ -27,8 +27,8 @@ pub fn tree256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
     level[0].cluster_sum(CLUSTER).broadcast(CLUSTER, 0)
 }
 
-/// The largest of the integers of all invocations, in each of them. `scratch` has an element for each cluster; nobody may
-/// touch it again before a barrier.
+/// The largest of the integers of all invocations, in each of them. `scratch` has an element for each cluster;
+/// nobody may touch it again before a barrier.
 pub fn max256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
     let lane = k.local_id();
     let of_cluster = cluster_max(value, CLUSTER);

@@ -27,10 +27,10 @@ pub struct RmsNorm {
 /// `y = snap((x*r)*w)`, `r = rsqrt(tree256(snap(x*x))*f32(1/width) + eps)`, one workgroup a row
 /// (`core::numerics::norm::rms_norm`), then `add + y` if asked; to f32, to A16 or to both.
 ///
-/// Buffers: `x`, rows of `width` f32; `weight`, one row; `add`, rows, if asked; `out`, rows, if asked; the regions of A16, if
-/// asked; `flags`. Flags are a word a superblock with A16, else a word a row: 1 where the row's y is +0, being out of range, or
-/// the superblock is. Reads x twice (the second time from a cache), the weight once, and writes 4 bytes an element and about
-/// 2: about 25 operations.
+/// Buffers: `x`, rows of `width` f32; `weight`, one row; `add`, rows, if asked; `out`, rows, if asked; the
+/// regions of A16, if asked; `flags`. Flags are a word a superblock with A16, else a word a row: 1 where the
+/// row's y is +0, being out of range, or the superblock is. Reads x twice (the second time from a cache), the
+/// weight once, and writes 4 bytes an element and about 2: about 25 operations.
 pub fn rms_norm(norm: RmsNorm) -> RowKernel {
     let RmsNorm { width, eps, add, outputs } = norm;
     let kernel: Kernel = kernel("rms_norm", ROW_LANES, |k| {
@@ -74,7 +74,8 @@ pub fn rms_norm(norm: RmsNorm) -> RowKernel {
 /// Loads that are on the way at once.
 const LOADS: usize = 8;
 
-/// The invocation's lane of the sum of squares: `snap(x*x)` of elements lane, lane + 256, ... in ascending order.
+/// The invocation's lane of the sum of squares: `snap(x*x)` of elements lane, lane + 256, ... in ascending
+/// order.
 fn sum_of_lane<'k>(k: &'k Build, x: Mem<'k>, first: V<'k>, width: u32) -> V<'k> {
     let lane = k.local_id();
     let turns: Vec<u32> = (0..width).step_by(ROW_LANES as usize).collect();

@@ -6,16 +6,16 @@ use unisonic_core::kir::{Kernel, Scalar};
 use super::ROW_LANES;
 use super::elementary::soft_cap as soft_cap_of;
 
-/// A kernel over the rows of a batch. Row r is computed by the workgroups `r*groups_a_row .. (r + 1)*groups_a_row`, so a launch
-/// of `rows*groups_a_row` workgroups computes the first rows of its buffers.
+/// A kernel over the rows of a batch. Row r is computed by the workgroups `r*groups_a_row .. (r +
+/// 1)*groups_a_row`, so a launch of `rows*groups_a_row` workgroups computes the first rows of its buffers.
 #[derive(Clone, Debug)]
 pub struct RowKernel {
     /// The kernel.
     pub kernel: Kernel,
     /// Workgroups of a row.
     pub groups_a_row: u32,
-    /// Words of a row in the buffer `flags`, each 1 where its part of the row is out of range, else 0; 0 if there is no such
-    /// buffer.
+    /// Words of a row in the buffer `flags`, each 1 where its part of the row is out of range, else 0; 0 if
+    /// there is no such buffer.
     pub flags_a_row: u32,
 }
 
@@ -66,7 +66,8 @@ pub fn elementwise(name: &str, width: u32, body: impl for<'k> FnOnce(&'k Build) 
 /// What an elementwise kernel does with the objects that it has declared.
 pub type Body<'k> = Box<dyn FnOnce(At<'k>) + 'k>;
 
-/// `out = a + b`. Buffers: `a`, `b`, `out`, rows of `width` f32. Reads 8 bytes an element and writes 4; one operation.
+/// `out = a + b`. Buffers: `a`, `b`, `out`, rows of `width` f32. Reads 8 bytes an element and writes 4; one
+/// operation.
 pub fn add(width: u32) -> RowKernel {
     elementwise("add", width, |k| {
         let (a, b) = (k.read("a", Scalar::F32), k.read("b", Scalar::F32));
@@ -78,8 +79,8 @@ pub fn add(width: u32) -> RowKernel {
     })
 }
 
-/// `out = cap*tanh(x/cap)` (`core::numerics::activation::soft_cap`). Buffers: `x`, `out`, rows of `width` f32. Reads 4 bytes an
-/// element and writes 4; about 40 operations.
+/// `out = cap*tanh(x/cap)` (`core::numerics::activation::soft_cap`). Buffers: `x`, `out`, rows of `width` f32.
+/// Reads 4 bytes an element and writes 4; about 40 operations.
 pub fn soft_cap(width: u32, cap: f32) -> RowKernel {
     elementwise("soft_cap", width, |k| {
         let (x, out) = (k.read("x", Scalar::F32), k.write("out", Scalar::F32));
@@ -90,8 +91,8 @@ pub fn soft_cap(width: u32, cap: f32) -> RowKernel {
     })
 }
 
-/// `out[r] = x[indices[r]]`. Buffers: `x` and `out`, rows of `width` f32; `indices`, a u32 a row of `out`: the row of `x`.
-/// Reads 4 bytes an element and writes 4.
+/// `out[r] = x[indices[r]]`. Buffers: `x` and `out`, rows of `width` f32; `indices`, a u32 a row of `out`: the
+/// row of `x`. Reads 4 bytes an element and writes 4.
 pub fn select_rows(width: u32) -> RowKernel {
     elementwise("select_rows", width, |k| {
         let (x, indices) = (k.read("x", Scalar::F32), k.read("indices", Scalar::U32));

@@ -13,8 +13,8 @@ pub fn launch(template: &RowKernel, rows: usize, buffers: Vec<Vec<u8>>) -> Vec<V
     launch_groups(&template.kernel, rows as u32 * template.groups_a_row, vec![], buffers)
 }
 
-/// Verifies a kernel and runs it, on a device that has everything and, legalised, on one that has next to nothing; the buffers
-/// afterwards.
+/// Verifies a kernel and runs it, on a device that has everything and, legalised, on one that has next to
+/// nothing; the buffers afterwards.
 pub fn launch_groups(kernel: &Kernel, groups: u32, params: Vec<u32>, buffers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let found = launch_on(Caps::ALL, kernel, groups, params.clone(), buffers.clone());
     let weakest = Caps { subgroup: 8, ..Caps::NONE };

@@ -1,5 +1,5 @@
-//! The arithmetic inside a chunk, of which invocation l of a cluster of 32 has keys l and l + 32 as vectors of two
-//! (`core::numerics::attention`). Everything is reached by the whole workgroup.
+//! The arithmetic inside a chunk, of which invocation l of a cluster of 32 has keys l and l + 32 as vectors of
+//! two (`core::numerics::attention`). Everything is reached by the whole workgroup.
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, V};
@@ -48,7 +48,8 @@ pub fn score<'k>(
     clamp(k, t, -pow2(20), pow2(20))
 }
 
-/// p of keys with the exp2 pair (P, n): `e < -32 ? +0 : bitcast(Bits(P) + (e << 23))`, e = n - M; +0 where not visible.
+/// p of keys with the exp2 pair (P, n): `e < -32 ? +0 : bitcast(Bits(P) + (e << 23))`, e = n - M; +0 where not
+/// visible.
 pub fn weight<'k>(visible: V<'k>, (p, n): (V<'k>, V<'k>), max: V<'k>) -> V<'k> {
     let below = n - max;
     let counts = visible & not(below.lt(below.constant(-32_i32 as u32)));
@@ -74,14 +75,16 @@ impl<'k> ValueSteps<'k> {
         Self { is_negligible, steps, step }
     }
 
-    /// Planes h and l of `w = rne(u*(recip(a)*16319))`, of a vector of as many words as `wide` makes of the steps.
+    /// Planes h and l of `w = rne(u*(recip(a)*16319))`, of a vector of as many words as `wide` makes of the
+    /// steps.
     pub fn integers(&self, k: &'k Build, u: V<'k>, wide: impl Fn(V<'k>) -> V<'k>) -> (V<'k>, V<'k>) {
         let w = rne(k, u * wide(self.steps));
         split(wide(self.is_negligible).select(w.constant(0), w))
     }
 }
 
-/// Softmax weights from the integer scores S of two keys (`chunk_weights`). `key_scales` is +0 for keys that are not visible.
+/// Softmax weights from the integer scores S of two keys (`chunk_weights`). `key_scales` is +0 for keys that
+/// are not visible.
 pub fn chunk_weights<'k>(
     k: &'k Build,
     attention: Attention,

@@ -19,14 +19,15 @@ const LANES: u32 = GROUP * CLUSTER;
 /// Words of weights of a chunk and query head: two planes of 64 bytes.
 const WEIGHT_WORDS: u32 = 2 * KEYS / 4;
 
-/// Most sixteens of dimensions that a turn of the loop over them has: all of their loads are on the way at once.
+/// Most sixteens of dimensions that a turn of the loop over them has: all of their loads are on the way at
+/// once.
 const UNROLLED: u32 = 8;
 
 /// What a workgroup of [`attention_decode`] has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DecodeShape {
-    /// Query heads of one KV head. More share what is read of the cache, fewer spread over more workgroups; each needs
-    /// `64*head_len + 2048` bytes of shared memory.
+    /// Query heads of one KV head. More share what is read of the cache, fewer spread over more workgroups;
+    /// each needs `64*head_len + 2048` bytes of shared memory.
     pub heads: u32,
 }
 
@@ -37,18 +38,31 @@ impl DecodeShape {
         let heads = attention.heads_a_kv_head();
         Self { heads: heads.div_ceil(heads.div_ceil(fits.min(8))) }
     }
+
+    /// For a launch over `states` groups of rows (the sum, over the rows, of the groups that each sees): the
+    /// fewest heads with which each multiprocessor still has at most one workgroup, or else the most. On an
+    /// H200 this was within 10 % of the best from 128 to 32768 positions and from 1 to 64 rows.
+    pub fn spread(attention: Attention, states: u32, multiprocessors: u32) -> Self {
+        let (largest, heads) = (Self::largest(attention), attention.heads_a_kv_head());
+        let workgroups = |shape: &u32| states * attention.layout.heads * heads.div_ceil(*shape);
+        (1..largest.heads)
+            .find(|shape| workgroups(shape) <= multiprocessors)
+            .map_or(largest, |heads| Self { heads })
+    }
 }
 
-/// The state of each group of 16 chunks that a row sees, for each query head (`core::numerics::attention::attend_chunk`, level 1 of
-/// `core::numerics::merge`); [`super::attention_merge`] makes the end of them.
+/// The state of each group of 16 chunks that a row sees, for each query head
+/// (`core::numerics::attention::attend_chunk`, level 1 of `core::numerics::merge`); [`super::attention_merge`]
+/// makes the end of them.
 ///
-/// A launch has `rows * groups_a_row * groups` workgroups, `groups` a parameter: at least the groups of the longest sequence.
-/// Workgroups of groups that a row does not see do nothing.
+/// A launch has `rows * groups_a_row * groups` workgroups, `groups` a parameter: at least the groups of the
+/// longest sequence. Workgroups of groups that a row does not see do nothing.
 ///
-/// Buffers: `high`, `low`, `scales` (Q16 as [`super::super::prepare_query`] writes it); `positions`, a u32 a row; `sequences` and
-/// `pages` ([`Pages`]); `cache`; `maxima` (i32) and `sums` (f32), `[row][head][group]`; `outputs`, f32,
-/// `[row][head][group][head_len]`. Parameters: `pages_a_sequence`, `groups`. Reads the cache of a KV head once for the heads of the
-/// shape, `3*head_len + 8` bytes a key; `5*head_len/4` dot products of four a key and query head, about 80 more operations.
+/// Buffers: `high`, `low`, `scales` (Q16 as [`super::super::prepare_query`] writes it); `positions`, a u32 a
+/// row; `sequences`, a u32 a row, and `pages`, the page numbers of each sequence; `cache`; `maxima` (i32) and
+/// `sums` (f32), `[row][head][group]`; `outputs`, f32, `[row][head][group][head_len]`. Parameters:
+/// `pages_a_sequence`, `groups`. Reads the cache of a KV head once for the heads of the shape, `3*head_len + 8`
+/// bytes a key; `5*head_len/4` dot products of four a key and query head, about 80 more operations.
 pub fn attention_decode(attention: Attention, shape: DecodeShape) -> RowKernel {
     let layout = attention.layout;
     let head_len = layout.head_len;
@@ -207,7 +221,8 @@ impl<'k> Work<'k> {
         }
     }
 
-    /// `S = 128*HH + (HL + LH)` of the invocation's two keys, for each head (`core::numerics::attention::score_dot`).
+    /// `S = 128*HH + (HL + LH)` of the invocation's two keys, for each head
+    /// (`core::numerics::attention::score_dot`).
     fn scores(&self, query: &QueryIn<'k>) -> Vec<V<'k>> {
         let (k, layout) = (self.k, self.attention.layout);
         let blocks = layout.head_len / 16;
@@ -249,7 +264,8 @@ impl<'k> Work<'k> {
         }
     }
 
-    /// o of the chunk for each head, into shared memory: exact sums over its keys (`core::numerics::attention::weighted_values`).
+    /// o of the chunk for each head, into shared memory: exact sums over its keys
+    /// (`core::numerics::attention::weighted_values`).
     fn values(&self, shared: &Shared<'k>) {
         let (k, layout) = (self.k, self.attention.layout);
         let words = layout.head_len / 4;

@@ -1,9 +1,10 @@
 //! Operands of integer matrix products over the dimensions of heads: planes of queries (A) and of keys (B), as
 //! [`unisonic_core::kir::op::Op::Mma32`] takes them.
 //!
-//! A product's sum over dimensions is exact, so which dimension is which k of an instruction is free, if it is the same for
-//! queries and keys. Invocation `4g + t` loads, of row or column g, 16 bytes: the sixteen dimensions of block t of four. Their
-//! words are the operands of two instructions. Up to three blocks are left over; of these it loads word t.
+//! A product's sum over dimensions is exact, so which dimension is which k of an instruction is free, if it is
+//! the same for queries and keys. Invocation `4g + t` loads, of row or column g, 16 bytes: the sixteen
+//! dimensions of block t of four. Their words are the operands of two instructions. Up to three blocks are left
+//! over; of these it loads word t.
 
 use unisonic_core::kir::build::{Build, Mem, V};
 

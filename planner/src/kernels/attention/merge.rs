@@ -15,9 +15,10 @@ use super::{Attention, GROUP, Seen};
 /// The output rows from the states of [`super::attention_decode`]: level 2 of `core::numerics::merge`, then
 /// `core::numerics::attention::finish`; to f32, to A16 or to both. An invocation computes an element.
 ///
-/// Buffers: `maxima`, `sums`, `outputs` as written there; `positions`, a u32 a row; `out`, rows of `heads*head_len` f32, if asked; the
-/// regions of A16 and `flags`, a word a superblock, if asked. Parameter: `groups`, as there. Reads 4 bytes an element and group,
-/// writes 4 and about 2; about 15 operations an element and group.
+/// Buffers: `maxima`, `sums`, `outputs` as written there; `positions`, a u32 a row; `out`, rows of
+/// `heads*head_len` f32, if asked; the regions of A16 and `flags`, a word a superblock, if asked. Parameter:
+/// `groups`, as there. Reads 4 bytes an element and group, writes 4 and about 2; about 15 operations an element
+/// and group.
 pub fn attention_merge(attention: Attention, outputs: Outputs) -> RowKernel {
     let head_len = attention.layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= ROW_LANES, "heads of {head_len}");
@@ -70,8 +71,8 @@ pub fn attention_merge(attention: Attention, outputs: Outputs) -> RowKernel {
     RowKernel { kernel, groups_a_row, flags_a_row }
 }
 
-/// `FWHT(o)*2^-s'` of heads whose elements are on neighbouring invocations; a block of the transform never leaves the workgroup.
-/// `scratch` may be written again at once.
+/// `FWHT(o)*2^-s'` of heads whose elements are on neighbouring invocations; a block of the transform never
+/// leaves the workgroup. `scratch` may be written again at once.
 fn fwht_of_lanes<'k>(k: &'k Build, scratch: Mem<'k>, head_len: u32, o: V<'k>) -> V<'k> {
     let block = fwht_block(head_len as usize) as u32;
     let lane = k.local_id();

@@ -1,18 +1,19 @@
 //! Attention of many rows of a sequence at once, with integer matrix products.
 //!
-//! A cluster of 32 invocations has 16 *pairs* of a row and a query head of one KV head, and goes through the chunks alone: scores,
-//! weights and sums of values stay in registers, in the order in which the instructions leave and take them. Invocation
-//! `4g + t` has pairs g and g + 8.
+//! A cluster of 32 invocations has 16 *pairs* of a row and a query head of one KV head, and goes through the
+//! chunks alone: scores, weights and sums of values stay in registers, in the order in which the instructions
+//! leave and take them. Invocation `4g + t` has pairs g and g + 8.
 //!
-//! **Keys.** A chunk is eight products of 8 keys, its *columns*. Column c of product n is key
-//! `16*(n/2) + 4*(c/2) + 2*(n%2) + c%2`, so that the invocation, which gets columns 2t and 2t + 1 of each, has four keys on end of
-//! each sixteen: with four dimensions of them, 16 bytes of the cache.
+//! **Keys.** A chunk is eight products of 8 keys, its *columns*. Column c of product n is key `16*(n/2) +
+//! 4*(c/2) + 2*(n%2) + c%2`, so that the invocation, which gets columns 2t and 2t + 1 of each, has four keys on
+//! end of each sixteen: with four dimensions of them, 16 bytes of the cache.
 //!
-//! **Dimensions.** A product over keys has 8 dimensions. Column c of product j of a group of 32 is dimension `4c + j`, so that
-//! the four words that those 16 bytes become are the operands of four products, and the invocation ends with eight dimensions on
-//! end of each 32.
+//! **Dimensions.** A product over keys has 8 dimensions. Column c of product j of a group of 32 is dimension
+//! `4c + j`, so that the four words that those 16 bytes become are the operands of four products, and the
+//! invocation ends with eight dimensions on end of each 32.
 //!
-//! Values are vectors: of two, (pair g, pair g + 8); of four, (pair g: columns 2t, 2t + 1; pair g + 8: columns 2t, 2t + 1).
+//! Values are vectors: of two, (pair g, pair g + 8); of four, (pair g: columns 2t, 2t + 1; pair g + 8: columns
+//! 2t, 2t + 1).
 
 use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
@@ -53,14 +54,17 @@ impl PrefillShape {
     }
 }
 
-/// Output rows of tiles of rows, each of one sequence (`core::numerics::attention`, `core::numerics::merge`): the same bits as
-/// [`super::attention_decode`] and [`super::attention_merge`].
+/// Output rows of tiles of rows, each of one sequence (`core::numerics::attention`, `core::numerics::merge`):
+/// the same bits as [`super::attention_decode`] and [`super::attention_merge`].
 ///
-/// A launch has `tiles * layout.heads` workgroups. Buffers: `high`, `low`, `scales` (Q16 as [`super::super::prepare_query`] writes
-/// it); `positions`, a u32 a row; `tiles`, two u32 a tile: its first row, and how many, 1 to [`PrefillShape::rows_a_tile`], whose
-/// positions ascend; `sequences` and `pages` ([`Pages`]); `cache`; `out`, rows of `heads*head_len` f32. Parameter:
-/// `pages_a_sequence`. Reads the keys and values that a tile sees once a tile, from a cache once a cluster; `5*head_len` multiply-adds of bytes
-/// and about 60 operations a key, row and head.
+/// A launch has `tiles * layout.heads` workgroups. Buffers: `high`, `low`, `scales` (Q16 as
+/// [`super::super::prepare_query`] writes it); `positions`, a u32 a row; `tiles`, two u32 a tile: its first
+/// row, and how many, 1 to [`PrefillShape::rows_a_tile`], whose positions ascend; `sequences`, a u32 a row, and
+/// `pages`, the page numbers of each sequence; `cache`; `out`, rows of `heads*head_len` f32. Parameter:
+/// `pages_a_sequence`. Tiles that see most come best first.
+///
+/// Reads the keys and values that a tile sees once a tile, from a cache once a cluster; `5*head_len`
+/// multiply-adds of bytes and about 60 operations a key, row and head.
 pub fn attention_prefill(attention: Attention, shape: PrefillShape) -> Kernel {
     let layout = attention.layout;
     let head_len = layout.head_len;
@@ -73,7 +77,8 @@ pub fn attention_prefill(attention: Attention, shape: PrefillShape) -> Kernel {
         let pages = Pages::declare(k);
         let cache = k.read("cache", Scalar::I8x4);
         let out = k.write("out", Scalar::F32);
-        // The state of all groups, which is touched once a group: four values of each product for each invocation.
+        // The state of all groups, which is touched once a group: four values of each product for each
+        // invocation.
         let products = dimension_groups(head_len) * 4;
         let lanes = shape.clusters * CLUSTER;
         let total = k.shared("total", Scalar::F32, 4 * products * lanes);
@@ -286,7 +291,8 @@ impl<'k> Work<'k> {
         two.max(two.shuffle_xor(8, 1))
     }
 
-    /// The tree of the 64 p of each pair. Bits of a key, from the highest: product n/4, n/2 % 2, t/2, t % 2, n % 2, column.
+    /// The tree of the 64 p of each pair. Bits of a key, from the highest: product n/4, n/2 % 2, t/2, t % 2, n
+    /// % 2, column.
     fn tree(&self, p: &[V<'k>]) -> V<'k> {
         let k = self.k;
         let level = |i: usize| (p[i] + p[i + 4]) + (p[i + 2] + p[i + 6]);

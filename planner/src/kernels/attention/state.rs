@@ -33,7 +33,8 @@ impl<'k> State<'k> {
         Self { max, sum, output }
     }
 
-    /// This state merged with that of later keys; the later one as it is where this one is of no keys, `is_first`.
+    /// This state merged with that of later keys; the later one as it is where this one is of no keys,
+    /// `is_first`.
     pub fn merge(self, k: &'k Build, later: Self, is_first: V<'k>) -> Self {
         let merging = Merging::new(k, self.max, later.max, is_first);
         Self {
@@ -73,7 +74,8 @@ impl<'k> Merging<'k> {
         Self { max, raises, factor, is_first }
     }
 
-    /// Who keeps its value and who is multiplied: sums are commutative, so that the two cases differ in nothing else.
+    /// Who keeps its value and who is multiplied: sums are commutative, so that the two cases differ in nothing
+    /// else.
     fn order(&self, own: V<'k>, later: V<'k>) -> (V<'k>, V<'k>) {
         (self.raises.select(later, own), self.raises.select(own, later))
     }

@@ -15,7 +15,8 @@ use super::super::quantize::tests::{check_regions, form, regions};
 use super::super::tests::{bits, bytes, floats, launch_groups, launch_on, random, word_bytes, words};
 use super::{Attention, DecodeShape, PrefillShape};
 
-/// Keys and values of a sequence for a KV head, quantised, chunk by chunk. Slots that were never written have poison.
+/// Keys and values of a sequence for a KV head, quantised, chunk by chunk. Slots that were never written have
+/// poison.
 struct HeadCache {
     high: Vec<i8>,
     low: Vec<i8>,
@@ -37,15 +38,16 @@ fn uniform(word: u64) -> f32 {
     (word >> 40) as f32 * f32::from_bits(0x3400_0000) - 1.0
 }
 
-/// Key and value of a position. Of eight chunks, most have scores of like size; one has scores far apart, so that most weights are
-/// dropped; [`PEAK_CHUNK`] is such that some of what a query of ones makes of it lies below 2^-60.
+/// Key and value of a position. Of eight chunks, most have scores of like size; one has scores far apart, so
+/// that most weights are dropped; [`PEAK_CHUNK`] is such that some of what a query of ones makes of it lies
+/// below 2^-60.
 fn key_and_value(position: usize, head_len: usize, next: &mut impl FnMut() -> u64) -> [Vec<f32>; 2] {
     let mut random = |scale: f32| (0..head_len).map(|_| uniform(next()) * scale).collect::<Vec<f32>>();
     let zeros = || vec![0.0; head_len];
     let [key, value] = match position / 64 % 8 {
         3 => [random(40.0), random(1.0)],
-        // A score of 17.6 (heads of 64) without a value, scores of 0 with values that the transform makes a peak of, beside
-        // small numbers.
+        // A score of 17.6 (heads of 64) without a value, scores of 0 with values that the transform makes a
+        // peak of, beside small numbers.
         PEAK_CHUNK if position % 64 == 17 => [vec![1.525; head_len], zeros()],
         PEAK_CHUNK => {
             let noise = random(0.02);
@@ -343,11 +345,24 @@ fn check(case: Case, tile: u32, world: &World) {
 }
 
 #[test]
+fn heads_are_spread_over_a_device() {
+    let of = |head_len, heads, kv_heads, states| {
+        let case = Case { head_len, heads, kv_heads, ..Case::DEFAULT };
+        DecodeShape::spread(case.attention(), states, 132).heads
+    };
+    // Qwen2.5-7B: 28 heads, 4 of them KV heads.
+    assert_eq!([1, 8, 16, 32, 64].map(|states| of(128, 28, 4, states)), [1, 2, 4, 7, 7]);
+    assert_eq!(of(256, 16, 1, 1000), 4);
+    assert_eq!(of(64, 9, 9, 1), 1);
+}
+
+#[test]
 fn decoding_equals_the_reference() {
     let case = Case::DEFAULT;
     let world = case.world();
     check(Case { legalized: true, ..case }, 3, &world);
-    // Tiles that do not divide the heads; windows of one key, in a chunk, from its first key on, into another group.
+    // Tiles that do not divide the heads; windows of one key, in a chunk, from its first key on, into another
+    // group.
     check(Case { window: Some(100), ..case }, 2, &world);
     check(Case { window: Some(40), ..case }, 3, &world);
     check(Case { heads: 2, window: Some(64), soft_cap: Some(50.0), ..case }, 1, &world);

@@ -96,8 +96,8 @@ fn look_up<'k>(k: &'k Build, levels: [u32; 4], index: V<'k>) -> V<'k> {
     sign_extend(index.lt(k.u32(8)).select(low, high) >> ((index & 3) << 3), 8)
 }
 
-/// Digit n of a byte is `((byte*3^n mod 256)*3) >> 8`. Bytes 0..31 hold elements 0..159 (digit n of byte m is element 32n + m),
-/// bytes 32..47 elements 160..239, bytes 48..51 the rest.
+/// Digit n of a byte is `((byte*3^n mod 256)*3) >> 8`. Bytes 0..31 hold elements 0..159 (digit n of byte m is
+/// element 32n + m), bytes 32..47 elements 160..239, bytes 48..51 the rest.
 fn ternary_digit<'k>(k: &'k Build, block: Bytes<'k>, j: V<'k>) -> V<'k> {
     let second = j - 160;
     let third = j - 240;
@@ -109,7 +109,8 @@ fn ternary_digit<'k>(k: &'k Build, block: Bytes<'k>, j: V<'k>) -> V<'k> {
     (((block.byte(byte) * power) & 0xFF) * 3) >> 8
 }
 
-/// The integer scale and minimum of the sub-block of element `j`, i32. The minimum is the scale where there is none.
+/// The integer scale and minimum of the sub-block of element `j`, i32. The minimum is the scale where there is
+/// none.
 fn sub_scale<'k>(k: &'k Build, format: BlockFormat, block: Bytes<'k>, j: V<'k>) -> (V<'k>, V<'k>) {
     let signed = |bits: V<'k>| bits.cast(Scalar::I32);
     let one = |scale: V<'k>| (scale, scale);

@@ -1,8 +1,8 @@
 //! Rows of an embedding table.
 //!
-//! The table is the tensor of the file as it is, seen as words: a row of it is read once a token, so nothing is gained by
-//! planes, and one kernel serves a table whatever a linear layer does with the same tensor. [`blocks`] takes elements of
-//! quantised blocks apart, [`source`] reads bytes of words.
+//! The table is the tensor of the file as it is, seen as words: a row of it is read once a token, so nothing is
+//! gained by planes, and one kernel serves a table whatever a linear layer does with the same tensor.
+//! [`blocks`] takes elements of quantised blocks apart, [`source`] reads bytes of words.
 
 mod blocks;
 mod source;
@@ -20,10 +20,12 @@ use super::reduce::cluster_max;
 use super::{ROW_LANES, RowKernel};
 use source::Bytes;
 
-/// `out[r]` = row `tokens[r]` of a table of quantised blocks, times `scale` if any (`core::numerics::embedding::embed_row`).
+/// `out[r]` = row `tokens[r]` of a table of quantised blocks, times `scale` if any
+/// (`core::numerics::embedding::embed_row`).
 ///
-/// Buffers: `table`, the tensor's bytes as u32 words; `tokens`, a u32 a row; `out`, rows of `width` f32. An invocation computes
-/// one element. Reads a row's blocks, about once, and writes 4 bytes an element; 20 to 60 operations.
+/// Buffers: `table`, the tensor's bytes as u32 words; `tokens`, a u32 a row; `out`, rows of `width` f32. An
+/// invocation computes one element. Reads a row's blocks, about once, and writes 4 bytes an element; 20 to 60
+/// operations.
 pub fn embed_blocks(format: BlockFormat, width: u32, scale: Option<f32>) -> RowKernel {
     let block_elems = format.elems() as u32;
     let row_len_bytes = width / block_elems * format.len_bytes() as u32;
@@ -39,8 +41,8 @@ pub fn embed_blocks(format: BlockFormat, width: u32, scale: Option<f32>) -> RowK
 /// `out[r]` = row `tokens[r]` of a table of floats, as W16 has it, times `scale` if any
 /// (`core::numerics::{w16::quantize_w16, embedding::embed_w16_row}`).
 ///
-/// The table is not quantised beforehand: the 32 invocations of a block find its step and round with it. Buffers, bytes and
-/// operations as for [`embed_blocks`].
+/// The table is not quantised beforehand: the 32 invocations of a block find its step and round with it.
+/// Buffers, bytes and operations as for [`embed_blocks`].
 pub fn embed_floats(source: FloatSource, width: u32, scale: Option<f32>) -> RowKernel {
     let row_len_bytes = width * source.len_bytes() as u32;
     embed(width, scale, |k, table, token, column| {
@@ -66,7 +68,8 @@ fn float<'k>(source: FloatSource, row: Bytes<'k>, column: V<'k>) -> V<'k> {
     }
 }
 
-/// A kernel whose invocations have an element each. `element` is reached by the whole workgroup, with columns past the row too.
+/// A kernel whose invocations have an element each. `element` is reached by the whole workgroup, with columns
+/// past the row too.
 fn embed(
     width: u32,
     scale: Option<f32>,

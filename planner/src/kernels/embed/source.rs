@@ -3,8 +3,8 @@
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Mem, V};
 
-/// A place in a tensor: a word of it, and bytes after that. Words and bytes are apart because a tensor may have more than 2^32
-/// bytes.
+/// A place in a tensor: a word of it, and bytes after that. Words and bytes are apart because a tensor may have
+/// more than 2^32 bytes.
 #[derive(Clone, Copy)]
 pub struct Bytes<'k> {
     words: Mem<'k>,
