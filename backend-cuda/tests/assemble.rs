@@ -11,21 +11,51 @@ use std::path::Path;
 use support::{emit_legal, ptxas};
 use unisonic_core::kir::Kernel;
 use unisonic_cuda::ptx::{Target, dynamic_shared_len_bytes, emit, entry_name};
+use unisonic_planner::kernels::samples::{Extent, samples};
 
-/// One module for many kernels, as the assembler takes long to start.
 #[test]
 fn every_kernel_is_assembled() {
     let Some(ptxas) = ptxas::find() else { return };
     for target in Target::ALL {
-        let kernels = support::kernels(target);
-        let texts: Vec<String> = kernels.iter().map(|kernel| emit_legal(kernel, target)).collect();
-        // The newest version that one of them needs.
-        let head = texts.iter().map(|text| text.split("\n\n").next().unwrap()).max().unwrap();
-        let bodies = texts.iter().map(|text| text.split_once("\n\n").unwrap().1);
-        let module = format!("{head}\n\n{}", bodies.collect::<Vec<_>>().join("\n"));
-        let result = ptxas::assemble(&ptxas, &module, target);
-        result.unwrap_or_else(|error| panic!("{}: {error}", target.name()));
+        assemble_together(&ptxas, support::kernels(target), target);
     }
+}
+
+/// Samples of templates, for each target in turn. Targets without matrix products get the others: on such a device their
+/// forms are chosen.
+#[test]
+fn samples_are_assembled() {
+    const TOGETHER: usize = 32;
+    let Some(ptxas) = ptxas::find() else { return };
+    let mut waiting: BTreeMap<Target, Vec<Kernel>> = BTreeMap::new();
+    for (number, sample) in samples(Extent::Pairs).enumerate() {
+        let target = Target::ALL[number % Target::ALL.len()];
+        let has_matrices = sample.kernel.to_string().contains("= mma");
+        let target = if has_matrices && !target.caps().mma32 { Target::Sm86 } else { target };
+        let of_target = waiting.entry(target).or_default();
+        of_target.push(Kernel { name: format!("{}_{number}", sample.kernel.name), ..sample.kernel });
+        if of_target.len() == TOGETHER {
+            assemble_together(&ptxas, std::mem::take(of_target), target);
+        }
+    }
+    for (target, kernels) in waiting.into_iter().filter(|(_, kernels)| !kernels.is_empty()) {
+        assemble_together(&ptxas, kernels, target);
+    }
+}
+
+/// One module for many kernels, as the assembler takes long to start.
+fn assemble_together(ptxas: &Path, kernels: Vec<Kernel>, target: Target) {
+    const DYNAMIC: &str = ".extern .shared .align 16 .b8 shared_memory[];\n\n";
+    let texts: Vec<String> = kernels.iter().map(|kernel| emit_legal(kernel, target)).collect();
+    // The newest version that one of them needs, and the declaration that several have once.
+    let head = texts.iter().map(|text| text.split("\n\n").next().unwrap()).max().unwrap();
+    let mut module = format!("{head}\n\n{DYNAMIC}");
+    for text in &texts {
+        module += &text.split_once("\n\n").unwrap().1.replace(DYNAMIC, "");
+        module += "\n";
+    }
+    let result = ptxas::assemble(ptxas, &module, target);
+    result.unwrap_or_else(|error| panic!("{}: {error}", target.name()));
 }
 
 #[test]

@@ -8,10 +8,19 @@ pub mod ptxas;
 
 use std::path::{Path, PathBuf};
 
+use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::legal::{is_legal, legalize};
 use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::{Kernel, parse, verify};
+use unisonic_core::plan::{Activation, RopeStyle};
+use unisonic_core::planes::activation::{ActivationLayout, Digits};
+use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 use unisonic_cuda::ptx::{Target, emit};
+use unisonic_planner::kernels::linear::Epilogue;
+use unisonic_planner::kernels::of_plan::Template;
+use unisonic_planner::kernels::{
+    A16Form, Attention, KvLayout, Outputs, PrepareQuery, RmsNorm, Rope, WriteKv,
+};
 
 /// A path of this crate.
 pub fn path(path: &str) -> PathBuf {
@@ -34,35 +43,50 @@ pub fn read(source: &str) -> Kernel {
     kernel
 }
 
-/// The kernels of templates, in shapes of Qwen2.5-7B.
+/// The kernels of a decode step and of prefill, in shapes of Qwen2.5-7B, with the tuning that they have by default: those
+/// whose registers are watched.
 pub fn templates() -> Vec<(String, Kernel)> {
-    use unisonic_core::format::blocks::BlockFormat;
-    use unisonic_core::planes::activation::{ActivationLayout, Digits};
-    use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
-    use unisonic_planner::kernels::linear::{Epilogue, SplitK, Tiled, split_k, tiled};
-    use unisonic_planner::kernels::{A16Form, Outputs, RmsNorm, SuperblockShape, quantize_a16, rms_norm};
-
-    let (rows, width) = (18944, 3584);
-    let form = A16Form { width: width as u32, tile_rows: 1, digits: Some(Digits::Eight), sums: false };
-    let outputs = Outputs { f32: true, a16: Some(form) };
-    let norm = RmsNorm { width: width as u32, eps: 1e-5, add: false, outputs };
-    let mut kernels = vec![
-        ("rms_norm".to_owned(), rms_norm(norm).kernel),
-        ("quantize_a16".to_owned(), quantize_a16(form, SuperblockShape::default()).kernel),
-    ];
-    for (name, format) in
-        [("Q4_K", BlockFormat::Q4_K), ("Q6_K", BlockFormat::Q6_K), ("Q8_0", BlockFormat::Q8_0)]
-    {
-        let weights = WeightLayout::new(WeightFormat::Block(format), rows, width).unwrap();
-        let [one, many] = [1, 512].map(|rows| ActivationLayout::new(rows, width).unwrap());
-        let few = split_k(weights, one, Epilogue::default(), SplitK::new(weights, one));
-        let many = tiled(weights, many, Epilogue::default(), Tiled::new(weights, many));
-        kernels.extend(
-            [("linear_split_k", few), ("linear_tiled", many)]
-                .map(|(template, linear)| (format!("{template} {name}"), linear.kernel)),
-        );
+    let (mut templates, heads, head_len) = (Vec::new(), 28, 128);
+    for format in WeightFormat::ALL {
+        let name = match format {
+            WeightFormat::Block(format) => format.name(),
+            WeightFormat::W16 => "W16",
+        };
+        templates.push((format!("linear {name} 1"), linear(format, 1)));
     }
-    kernels
+    for format in [BlockFormat::Q4_K, BlockFormat::Q6_K, BlockFormat::Q8_0] {
+        for rows in [4, 16, 512] {
+            templates.push((
+                format!("linear {} {rows}", format.name()),
+                linear(WeightFormat::Block(format), rows),
+            ));
+        }
+    }
+    let form = A16Form { width: 3584, tile_rows: 1, digits: Some(Digits::Eight), sums: false };
+    let (a16, f32) = (Outputs { f32: false, a16: Some(form) }, Outputs { f32: true, a16: None });
+    let layout = KvLayout { heads: 4, head_len };
+    let attention = Attention { layout, heads, kappa: 0.127, window: None, soft_cap: None };
+    let rope = Some(Rope { style: RopeStyle::HalfSplit, pairs: head_len / 2 });
+    let norm = RmsNorm { width: 3584, eps: 1e-6, add: false, outputs: a16 };
+    let query = PrepareQuery { heads, head_len, norm_eps: None, rope };
+    templates.extend([
+        ("embed Q4_K".to_owned(), Template::EmbedBlocks(BlockFormat::Q4_K, 3584, None)),
+        ("rms_norm to A16".to_owned(), Template::RmsNorm(norm)),
+        ("gate to A16".to_owned(), Template::Gate(Activation::Silu, 3584, a16)),
+        ("quantize_a16".to_owned(), Template::Quantize(form)),
+        ("prepare_query".to_owned(), Template::PrepareQuery(query)),
+        ("write_kv".to_owned(), Template::WriteKv(WriteKv { layout, norm_eps: None, rope })),
+        ("attention_decode".to_owned(), Template::AttentionDecode(attention, 1)),
+        ("attention_merge".to_owned(), Template::AttentionMerge(attention, f32)),
+        ("attention_prefill".to_owned(), Template::AttentionPrefill(attention)),
+    ]);
+    templates.into_iter().map(|(name, template)| (name, template.kernel())).collect()
+}
+
+/// A linear layer as wide as the model.
+fn linear(format: WeightFormat, rows: usize) -> Template {
+    let weights = WeightLayout::new(format, 18944, 3584).unwrap();
+    Template::Linear(weights, ActivationLayout::new(rows, 3584).unwrap(), Epilogue::default())
 }
 
 /// All kernels that tests emit for a target beside the filetests: each operation, random ones, and the templates that

@@ -12,7 +12,9 @@ use unisonic_core::planes::LayoutError;
 use unisonic_core::planes::activation::{ActivationLayout, Digits};
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 
-use super::attention::{Attention, DecodeShape, attention_decode, attention_merge};
+use super::attention::{
+    Attention, DecodeShape, PrefillShape, attention_decode, attention_merge, attention_prefill,
+};
 use super::linear::{Epilogue, Residual, SplitK, Tiled, split_k, tiled};
 use super::{
     A16Form, HeadShape, KvLayout, Outputs, PrepareQuery, RmsNorm, Rope, SuperblockShape, WriteKv, add,
@@ -41,10 +43,12 @@ pub enum Template {
     PrepareQuery(PrepareQuery),
     /// [`write_kv`].
     WriteKv(WriteKv),
-    /// [`attention_decode`].
-    AttentionDecode(Attention),
+    /// [`attention_decode`]: rows.
+    AttentionDecode(Attention, u32),
     /// [`attention_merge`].
     AttentionMerge(Attention, Outputs),
+    /// [`attention_prefill`].
+    AttentionPrefill(Attention),
     /// [`gate`]: function, width.
     Gate(Activation, u32, Outputs),
     /// [`add`]: width.
@@ -57,6 +61,10 @@ pub enum Template {
 
 /// Rows from which the tiled product is used.
 const TILED_ROWS: u32 = 32;
+/// Of a GPU of middling size, for choices that depend on it.
+const MULTIPROCESSORS: u32 = 64;
+/// Rows from which many rows of a sequence attend together.
+const PREFILL_ROWS: u32 = 17;
 
 impl Template {
     /// The kernel, with the tuning that was measured to be good.
@@ -77,10 +85,11 @@ impl Template {
             Template::Rope(heads, head_len, of) => rope(heads, head_len, of, of_heads).kernel,
             Template::PrepareQuery(query) => prepare_query(query, of_heads).kernel,
             Template::WriteKv(write) => write_kv(write, of_heads).kernel,
-            Template::AttentionDecode(attention) => {
-                attention_decode(attention, DecodeShape::largest(attention)).kernel
+            Template::AttentionDecode(attention, rows) => {
+                attention_decode(attention, DecodeShape::spread(attention, rows, MULTIPROCESSORS)).kernel
             }
             Template::AttentionMerge(attention, outputs) => attention_merge(attention, outputs).kernel,
+            Template::AttentionPrefill(attention) => attention_prefill(attention, PrefillShape::default()),
             Template::Gate(activation, width, outputs) => {
                 gate(activation, width, outputs, of_superblocks).kernel
             }
@@ -170,8 +179,11 @@ impl Reader<'_> {
                 let layer = self.plan.kv_layers[layer.index()];
                 let layout = KvLayout { heads: layer.heads, head_len: layer.head_len };
                 let attention = Attention { layout, heads: self.heads(q).0, kappa, window, soft_cap };
+                if self.rows >= PREFILL_ROWS && PrefillShape::default().rows_a_tile(attention) > 0 {
+                    return Ok(vec![Template::AttentionPrefill(attention)]);
+                }
                 let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?);
-                return Ok(vec![Template::AttentionDecode(attention), merge]);
+                return Ok(vec![Template::AttentionDecode(attention, self.rows), merge]);
             }
             Op::Gate { activation, gate, out, quantized, .. } => {
                 Template::Gate(activation, self.width(gate), self.outputs(out, quantized)?)

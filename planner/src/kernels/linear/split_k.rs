@@ -39,7 +39,7 @@ impl SplitK {
         let rounds = (256 / (warps * tiles * x.tile_rows())).clamp(1, superblocks.div_ceil(warps));
         // So many registers an invocation needs, of the 65,536 of a multiprocessor.
         let registers = match (weights.format(), tiles) {
-            (WeightFormat::W16, 1) => 88,
+            (WeightFormat::W16, 1) => 120,
             (_, 1) => 72,
             (_, tiles) => 64 + 16 * tiles,
         };
