@@ -1,7 +1,6 @@
 //! Arithmetic on words. Integers are modulo 2^32 in SPIR-V as well, and no float operation may be joined with another.
 
-use rspirv::dr::Operand;
-use rspirv::spirv::{Decoration, GlslStd450Op, Op, Word};
+use spirv::{Decoration, GlslStd450Op, Op, Word};
 use unisonic_core::kir::kernel::Inst;
 use unisonic_core::kir::{Scalar, Type};
 
@@ -56,9 +55,9 @@ impl Emitter<'_> {
 
     pub(super) fn extended(&mut self, op: GlslStd450Op, ty: Word, operands: &[Word]) -> Word {
         let set = self.module.extended();
-        let mut all = vec![Operand::IdRef(set), Operand::LiteralExtInstInteger(op as u32)];
-        all.extend(operands.iter().map(|&id| Operand::IdRef(id)));
-        self.module.push(Op::ExtInst, ty, all)
+        let mut all = vec![set, op as u32];
+        all.extend_from_slice(operands);
+        self.module.push(Op::ExtInst, ty, &all)
     }
 
     pub(super) fn cast(&mut self, inst: &Inst) -> Word {

@@ -1,7 +1,6 @@
 //! Dot products of four bytes in a word.
 
-use rspirv::dr::Operand;
-use rspirv::spirv::{Capability, Op, PackedVectorFormat, Word};
+use spirv::{Capability, Op, PackedVectorFormat, Word};
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::kernel::Inst;
 
@@ -19,8 +18,8 @@ impl Emitter<'_> {
             _ => (Op::SDot, a, b),
         };
         let i32_ = self.spirv_ty(Scalar::I32.into());
-        let format = Operand::PackedVectorFormat(PackedVectorFormat::PackedVectorFormat4x8Bit);
-        let dot = self.module.push(op, i32_, vec![Operand::IdRef(first), Operand::IdRef(second), format]);
+        let format = PackedVectorFormat::PackedVectorFormat4x8Bit as u32;
+        let dot = self.module.push(op, i32_, &[first, second, format]);
         self.push(Op::IAdd, i32_, &[sum, dot])
     }
 }

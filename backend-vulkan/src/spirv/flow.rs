@@ -1,7 +1,6 @@
 //! Blocks, `if` and `loop`: SPIR-V has the same structure, with phis for what blocks yield.
 
-use rspirv::dr::{Instruction, Operand};
-use rspirv::spirv::{LoopControl, Op, SelectionControl, Word};
+use spirv::{LoopControl, Op, SelectionControl, Word};
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::kernel::{Block, Stmt};
 
@@ -13,7 +12,7 @@ impl Emitter<'_> {
         let (entry, kernel) = (self.module.id(), self.kernel);
         self.module.begin_block(entry);
         self.block(&kernel.body);
-        self.module.push_effect(Op::Return, vec![]);
+        self.module.push_effect(Op::Return, &[]);
     }
 
     fn block(&mut self, block: &Block) {
@@ -27,7 +26,7 @@ impl Emitter<'_> {
     }
 
     fn branch(&mut self, to: Word) {
-        self.module.push_effect(Op::Branch, vec![Operand::IdRef(to)]);
+        self.module.push_effect(Op::Branch, &[to]);
     }
 
     /// Two blocks that meet; without a second one the first is jumped over.
@@ -36,10 +35,10 @@ impl Emitter<'_> {
         let (yes, merge) = (self.module.id(), self.module.id());
         let no = if otherwise.stmts.is_empty() { merge } else { self.module.id() };
         let header = self.module.open_label();
-        let control = Operand::SelectionControl(SelectionControl::NONE);
-        self.module.push_effect(Op::SelectionMerge, vec![Operand::IdRef(merge), control]);
-        let targets = [self.id_of(*condition), yes, no].map(Operand::IdRef).to_vec();
-        self.module.push_effect(Op::BranchConditional, targets);
+        let control = SelectionControl::NONE.bits();
+        self.module.push_effect(Op::SelectionMerge, &[merge, control]);
+        let condition = self.id_of(*condition);
+        self.module.push_effect(Op::BranchConditional, &[condition, yes, no]);
 
         self.module.begin_block(yes);
         self.block(then);
@@ -57,8 +56,7 @@ impl Emitter<'_> {
             let from = [(then.yields[number], after_yes), (otherwise.yields[number], after_no)];
             let ty = self.spirv_ty(self.ty_of(result));
             let operands = from.map(|(value, block)| [self.id_of(value), block]);
-            let operands = operands.into_iter().flatten().map(Operand::IdRef).collect();
-            self.values[result.index()] = self.module.push(Op::Phi, ty, operands);
+            self.values[result.index()] = self.module.push(Op::Phi, ty, operands.as_flattened());
         }
     }
 
@@ -69,6 +67,7 @@ impl Emitter<'_> {
         let [header, turn, go_on, merge, next_index] = [(); 5].map(|()| self.module.id());
         self.branch(header);
 
+        let header_number = self.module.block_count();
         self.module.begin_block(header);
         self.values[index.index()] = self.module.id();
         for carried in carried {
@@ -78,10 +77,9 @@ impl Emitter<'_> {
         }
         let (u32_, bool_) = (self.u32_ty(), self.spirv_ty(Scalar::Bool.into()));
         let goes_on = self.push(Op::ULessThan, bool_, &[self.id_of(*index), self.id_of(*end)]);
-        let control = Operand::LoopControl(LoopControl::NONE);
-        let targets = vec![Operand::IdRef(merge), Operand::IdRef(go_on), control];
-        self.module.push_effect(Op::LoopMerge, targets);
-        self.module.push_effect(Op::BranchConditional, [goes_on, turn, merge].map(Operand::IdRef).to_vec());
+        let control = LoopControl::NONE.bits();
+        self.module.push_effect(Op::LoopMerge, &[merge, go_on, control]);
+        self.module.push_effect(Op::BranchConditional, &[goes_on, turn, merge]);
 
         self.module.begin_block(turn);
         self.block(body);
@@ -89,25 +87,18 @@ impl Emitter<'_> {
 
         self.module.begin_block(go_on);
         let step = self.u32_constant(*step);
-        let operands = [self.id_of(*index), step].map(Operand::IdRef).to_vec();
-        self.module.push_as(Op::IAdd, u32_, next_index, operands);
+        let index = self.id_of(*index);
+        self.module.push_as(Op::IAdd, u32_, next_index, &[index, step]);
         self.branch(header);
 
         // What the turn yields has an id now.
-        let phi = |ty, result, first, next| {
-            Instruction::new(
-                Op::Phi,
-                Some(ty),
-                Some(result),
-                [first, before, next, go_on].map(Operand::IdRef).to_vec(),
-            )
-        };
-        let mut phis = vec![phi(u32_, self.id_of(*index), self.id_of(*start), next_index)];
+        let phi = |ty, result, first, next| [ty, result, first, before, next, go_on];
+        let mut phis = vec![phi(u32_, index, self.id_of(*start), next_index)];
         for (carried, &next) in carried.iter().zip(&body.yields) {
             let ty = self.spirv_ty(self.ty_of(carried.inside));
             phis.push(phi(ty, self.id_of(carried.inside), self.id_of(carried.first), self.id_of(next)));
         }
-        self.module.begin_with(header, phis);
+        self.module.begin_with_phis(header_number, &phis);
         self.module.begin_block(merge);
     }
 }

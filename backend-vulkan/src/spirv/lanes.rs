@@ -1,7 +1,6 @@
 //! Values of other invocations of the subgroup: the legaliser makes exchanges across subgroups of shared memory.
 
-use rspirv::dr::Operand;
-use rspirv::spirv::{Capability, Op, Scope, Word};
+use spirv::{Capability, Op, Scope, Word};
 use unisonic_core::kir::kernel::{Attr, Inst};
 
 use super::Emitter;
@@ -45,7 +44,6 @@ impl Emitter<'_> {
         self.module.capability(Capability::GroupNonUniformShuffle);
         let (ty, value) = (self.spirv_ty(self.result_ty(inst)), self.operand(inst, 0));
         let scope = self.u32_constant(Scope::Subgroup as u32);
-        let operands = vec![Operand::IdScope(scope), Operand::IdRef(value), Operand::IdRef(lane)];
-        self.module.push(op, ty, operands)
+        self.push(op, ty, &[scope, value, lane])
     }
 }

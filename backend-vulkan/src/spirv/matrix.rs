@@ -1,6 +1,6 @@
 //! Products of matrices: cooperative matrices will be emitted here. Until then the legaliser makes dot products of them.
 
-use rspirv::spirv::Word;
+use spirv::Word;
 use unisonic_core::kir::kernel::Inst;
 
 use super::Emitter;

@@ -5,8 +5,7 @@
 
 use std::collections::HashMap;
 
-use rspirv::dr::Operand;
-use rspirv::spirv::{Decoration, MemoryAccess, MemorySemantics, Op, Scope, StorageClass, Word};
+use spirv::{Decoration, MemoryAccess, MemorySemantics, Op, Scope, StorageClass, Word};
 use unisonic_core::kir::abi;
 use unisonic_core::kir::kernel::{Attr, Block, Inst, ObjectId, ParamId, Space, Stmt, Value};
 use unisonic_core::kir::verify::WORD_LEN_BYTES;
@@ -74,7 +73,7 @@ struct Place {
     pointers: Vec<Word>,
     /// Type of what one of them points to.
     ty: Word,
-    access: Vec<Operand>,
+    access: Vec<Word>,
 }
 
 impl Emitter<'_> {
@@ -83,9 +82,9 @@ impl Emitter<'_> {
         let place = self.place(inst, ty.width, hint);
         let words: Vec<Word> = (place.pointers.iter())
             .map(|&pointer| {
-                let mut operands = vec![Operand::IdRef(pointer)];
+                let mut operands = vec![pointer];
                 operands.extend_from_slice(&place.access);
-                self.module.push(Op::Load, place.ty, operands)
+                self.push(Op::Load, place.ty, &operands)
             })
             .collect();
         let to = self.spirv_ty(ty);
@@ -105,9 +104,9 @@ impl Emitter<'_> {
                 1 => value,
                 _ => self.extract(one, value, part),
             };
-            let mut operands = vec![Operand::IdRef(pointer), Operand::IdRef(value)];
+            let mut operands = vec![pointer, value];
             operands.extend_from_slice(&place.access);
-            self.module.push_effect(Op::Store, operands);
+            self.module.push_effect(Op::Store, &operands);
         }
     }
 
@@ -132,7 +131,7 @@ impl Emitter<'_> {
         if object.space.is_writable() {
             access |= MemoryAccess::NON_PRIVATE_POINTER;
         }
-        let access = vec![Operand::MemoryAccess(access), Operand::LiteralBit32(len_bytes(width))];
+        let access = vec![access.bits(), len_bytes(width)];
         Place { pointers: vec![pointer], ty, access }
     }
 
@@ -157,7 +156,7 @@ impl Emitter<'_> {
         let object = &self.kernel.objects[id.index()];
         let ty = self.array_pointer_ty(object.elem, width, !object.space.is_writable());
         let address = self.address(id);
-        let pointer = self.module.push_first(Op::Bitcast, ty, vec![Operand::IdRef(address)]);
+        let pointer = self.module.push_first(Op::Bitcast, ty, &[address]);
         self.memory.pointers.insert((id, width), pointer);
         pointer
     }
@@ -167,14 +166,13 @@ impl Emitter<'_> {
             return ty;
         }
         let ty = self.spirv_ty(Type { scalar: elem, width });
-        let (array, is_new) = self.module.once(Op::TypeRuntimeArray, None, vec![Operand::IdRef(ty)]);
+        let (array, is_new) = self.module.once(Op::TypeRuntimeArray, None, &[ty]);
         if is_new {
-            let stride = Operand::LiteralBit32(len_bytes(width));
-            self.module.decorate(array, Decoration::ArrayStride, &[stride]);
+            self.module.decorate(array, Decoration::ArrayStride, &[len_bytes(width)]);
         }
-        let holder = self.module.type_of_its_own(Op::TypeStruct, vec![Operand::IdRef(array)]);
+        let holder = self.module.type_of_its_own(Op::TypeStruct, &[array]);
         self.module.decorate(holder, Decoration::Block, &[]);
-        self.module.decorate_member(holder, 0, Decoration::Offset, &[Operand::LiteralBit32(0)]);
+        self.module.decorate_member(holder, 0, Decoration::Offset, &[0]);
         if is_read {
             self.module.decorate_member(holder, 0, Decoration::NonWritable, &[]);
         }
@@ -214,11 +212,8 @@ impl Emitter<'_> {
         let (record, member) = (self.record(), self.u32_constant(member as u32));
         let ty = self.spirv_ty(ty);
         let pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
-        let operands = vec![Operand::IdRef(record), Operand::IdRef(member)];
-        let pointer = self.module.push_first(Op::AccessChain, pointer, operands);
-        let aligned = Operand::MemoryAccess(MemoryAccess::ALIGNED);
-        let operands = vec![Operand::IdRef(pointer), aligned, Operand::LiteralBit32(align)];
-        self.module.push_first(Op::Load, ty, operands)
+        let pointer = self.module.push_first(Op::AccessChain, pointer, &[record, member]);
+        self.module.push_first(Op::Load, ty, &[pointer, MemoryAccess::ALIGNED.bits(), align])
     }
 
     /// Pointer to the launch's record, whose address the push constants hold.
@@ -227,31 +222,30 @@ impl Emitter<'_> {
             return record;
         }
         let two = self.spirv_ty(Type { scalar: Scalar::U32, width: 2 });
-        let mut members = vec![Operand::IdRef(two); self.address_count()];
+        let mut members = vec![two; self.address_count()];
         for param in &self.kernel.params {
-            members.push(Operand::IdRef(self.spirv_ty(param.scalar.into())));
+            members.push(self.spirv_ty(param.scalar.into()));
         }
-        let ty = self.module.type_of_its_own(Op::TypeStruct, members);
+        let ty = self.module.type_of_its_own(Op::TypeStruct, &members);
         self.module.decorate(ty, Decoration::Block, &[]);
         let kernel = self.kernel;
         let addresses = abi::addressed(kernel).filter_map(|id| abi::address_offset_bytes(kernel, id));
         let params = (0..kernel.params.len() as u32).map(|id| abi::param_offset_bytes(kernel, ParamId(id)));
         let offsets: Vec<u32> = addresses.chain(params).collect();
         for (member, offset) in (0..).zip(offsets) {
-            self.module.decorate_member(ty, member, Decoration::Offset, &[Operand::LiteralBit32(offset)]);
+            self.module.decorate_member(ty, member, Decoration::Offset, &[offset]);
             self.module.decorate_member(ty, member, Decoration::NonWritable, &[]);
         }
         let record_pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
 
-        let holder = self.module.type_of_its_own(Op::TypeStruct, vec![Operand::IdRef(two)]);
+        let holder = self.module.type_of_its_own(Op::TypeStruct, &[two]);
         self.module.decorate(holder, Decoration::Block, &[]);
-        self.module.decorate_member(holder, 0, Decoration::Offset, &[Operand::LiteralBit32(0)]);
+        self.module.decorate_member(holder, 0, Decoration::Offset, &[0]);
         let variable = self.module.variable(StorageClass::PushConstant, holder);
         let (pointer, first) = (self.module.pointer(StorageClass::PushConstant, two), self.u32_constant(0));
-        let operands = vec![Operand::IdRef(variable), Operand::IdRef(first)];
-        let pointer = self.module.push_first(Op::AccessChain, pointer, operands);
-        let address = self.module.push_first(Op::Load, two, vec![Operand::IdRef(pointer)]);
-        let record = self.module.push_first(Op::Bitcast, record_pointer, vec![Operand::IdRef(address)]);
+        let pointer = self.module.push_first(Op::AccessChain, pointer, &[variable, first]);
+        let address = self.module.push_first(Op::Load, two, &[pointer]);
+        let record = self.module.push_first(Op::Bitcast, record_pointer, &[address]);
         *self.memory.record.insert(record)
     }
 
@@ -260,7 +254,7 @@ impl Emitter<'_> {
         let elem = self.kernel.objects[id.index()].elem;
         let widest = self.memory.shared_widths[id.index()];
         let variable = self.shared(id, elem, len, widest);
-        let access = vec![Operand::MemoryAccess(MemoryAccess::NON_PRIVATE_POINTER)];
+        let access = vec![MemoryAccess::NON_PRIVATE_POINTER.bits()];
         let vector = self.shifted_index(index, widest);
         if width == widest {
             let ty = self.spirv_ty(Type { scalar: elem, width });
@@ -289,8 +283,7 @@ impl Emitter<'_> {
         }
         let vector = self.spirv_ty(Type { scalar: elem, width });
         let len = self.u32_constant(len.div_ceil(width.into()).max(1));
-        let operands = vec![Operand::IdRef(vector), Operand::IdRef(len)];
-        let array = self.module.once(Op::TypeArray, None, operands).0;
+        let array = self.module.once(Op::TypeArray, None, &[vector, len]).0;
         let variable = self.module.variable(StorageClass::Workgroup, array);
         self.memory.shared.insert(id, variable);
         variable
@@ -307,8 +300,6 @@ impl Emitter<'_> {
         }
         let (scope, semantics) =
             (self.u32_constant(Scope::Workgroup as u32), self.u32_constant(semantics.bits()));
-        let operands =
-            vec![Operand::IdScope(scope), Operand::IdScope(scope), Operand::IdMemorySemantics(semantics)];
-        self.module.push_effect(Op::ControlBarrier, operands);
+        self.module.push_effect(Op::ControlBarrier, &[scope, scope, semantics]);
     }
 }

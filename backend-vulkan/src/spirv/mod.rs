@@ -35,9 +35,7 @@ mod shape;
 
 use std::collections::HashMap;
 
-use rspirv::binary::Assemble;
-use rspirv::dr::Operand;
-use rspirv::spirv::{self, BuiltIn, Capability, Decoration, ExecutionMode, MemoryAccess, StorageClass, Word};
+use spirv::{BuiltIn, Capability, Decoration, ExecutionMode, MemoryAccess, StorageClass, Word};
 use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
 use unisonic_core::kir::legal::Caps;
 use unisonic_core::kir::op::Effect;
@@ -108,7 +106,7 @@ pub fn emit(kernel: &Kernel, target: &Target) -> Vec<u32> {
         modes.push(ExecutionMode::SignedZeroInfNanPreserve);
     }
     emitter.function();
-    emitter.module.finish(&kernel.name, kernel.workgroup, &modes).assemble()
+    emitter.module.finish(&kernel.name, kernel.workgroup, &modes)
 }
 
 /// Whether a kernel exchanges values between invocations of a subgroup, so that its pipeline has to require full subgroups
@@ -223,12 +221,11 @@ impl Emitter<'_> {
 
     /// The SPIR-V type: `i32` is signed, and every other word that is not a float or bool unsigned.
     fn spirv_ty(&mut self, ty: Type) -> Word {
-        let literal = Operand::LiteralBit32;
-        let (op, operands) = match ty.scalar {
-            Scalar::Bool => (spirv::Op::TypeBool, vec![]),
-            Scalar::F32 => (spirv::Op::TypeFloat, vec![literal(32)]),
-            Scalar::I32 => (spirv::Op::TypeInt, vec![literal(32), literal(1)]),
-            Scalar::U32 | Scalar::I8x4 | Scalar::U8x4 => (spirv::Op::TypeInt, vec![literal(32), literal(0)]),
+        let (op, operands): (_, &[Word]) = match ty.scalar {
+            Scalar::Bool => (spirv::Op::TypeBool, &[]),
+            Scalar::F32 => (spirv::Op::TypeFloat, &[32]),
+            Scalar::I32 => (spirv::Op::TypeInt, &[32, 1]),
+            Scalar::U32 | Scalar::I8x4 | Scalar::U8x4 => (spirv::Op::TypeInt, &[32, 0]),
         };
         let scalar = self.module.once(op, None, operands).0;
         self.vector_ty(scalar, ty.width)
@@ -238,8 +235,7 @@ impl Emitter<'_> {
         if width == 1 {
             return scalar;
         }
-        let operands = vec![Operand::IdRef(scalar), Operand::LiteralBit32(width.into())];
-        self.module.once(spirv::Op::TypeVector, None, operands).0
+        self.module.once(spirv::Op::TypeVector, None, &[scalar, width.into()]).0
     }
 
     fn u32_ty(&mut self) -> Word {
@@ -250,16 +246,16 @@ impl Emitter<'_> {
     fn constant(&mut self, ty: Type, word: u32) -> Word {
         let one = self.spirv_ty(Type::one(ty.scalar));
         let scalar = match (ty.scalar, word) {
-            (Scalar::Bool, 0) => self.module.once(spirv::Op::ConstantFalse, Some(one), vec![]),
-            (Scalar::Bool, _) => self.module.once(spirv::Op::ConstantTrue, Some(one), vec![]),
-            _ => self.module.once(spirv::Op::Constant, Some(one), vec![Operand::LiteralBit32(word)]),
+            (Scalar::Bool, 0) => self.module.once(spirv::Op::ConstantFalse, Some(one), &[]),
+            (Scalar::Bool, _) => self.module.once(spirv::Op::ConstantTrue, Some(one), &[]),
+            _ => self.module.once(spirv::Op::Constant, Some(one), &[word]),
         };
         if ty.width == 1 {
             return scalar.0;
         }
         let vector = self.spirv_ty(ty);
-        let parts = vec![Operand::IdRef(scalar.0); ty.width.into()];
-        self.module.once(spirv::Op::ConstantComposite, Some(vector), parts).0
+        let parts = vec![scalar.0; ty.width.into()];
+        self.module.once(spirv::Op::ConstantComposite, Some(vector), &parts).0
     }
 
     fn u32_constant(&mut self, word: u32) -> Word {
@@ -268,8 +264,8 @@ impl Emitter<'_> {
 
     fn constants_of(&mut self, words: [u32; 4]) -> Word {
         let ty = self.spirv_ty(Type { scalar: Scalar::U32, width: 4 });
-        let parts = words.map(|word| Operand::IdRef(self.u32_constant(word))).to_vec();
-        self.module.once(spirv::Op::ConstantComposite, Some(ty), parts).0
+        let parts = words.map(|word| self.u32_constant(word));
+        self.module.once(spirv::Op::ConstantComposite, Some(ty), &parts).0
     }
 
     fn constant_inst(&mut self, inst: &Inst) -> Word {
@@ -283,9 +279,9 @@ impl Emitter<'_> {
         self.constant(ty, word)
     }
 
-    /// An instruction whose operands are all ids.
+    /// An instruction with a result.
     fn push(&mut self, op: spirv::Op, ty: Word, operands: &[Word]) -> Word {
-        self.module.push(op, ty, operands.iter().map(|&id| Operand::IdRef(id)).collect())
+        self.module.push(op, ty, operands)
     }
 
     fn local_id(&mut self) -> Word {
@@ -296,9 +292,8 @@ impl Emitter<'_> {
             self.module.capability(Capability::GroupNonUniform);
             let (number, lane) = (self.built_in(BuiltIn::SubgroupId, 1), self.subgroup_lane());
             let (u32_, size) = (self.u32_ty(), self.u32_constant(self.target.subgroup_size));
-            let ids = |ids: [Word; 2]| ids.map(Operand::IdRef).to_vec();
-            let first = self.module.push_first(spirv::Op::IMul, u32_, ids([number, size]));
-            self.module.push_first(spirv::Op::IAdd, u32_, ids([first, lane]))
+            let first = self.module.push_first(spirv::Op::IMul, u32_, &[number, size]);
+            self.module.push_first(spirv::Op::IAdd, u32_, &[first, lane])
         } else {
             self.built_in(BuiltIn::LocalInvocationIndex, 1)
         };
@@ -310,14 +305,11 @@ impl Emitter<'_> {
             return id;
         }
         let (place, u32_) = (self.built_in(BuiltIn::WorkgroupId, 3), self.u32_ty());
-        let [x, y] = [0, 1].map(|axis| {
-            let operands = vec![Operand::IdRef(place), Operand::LiteralBit32(axis)];
-            self.module.push_first(spirv::Op::CompositeExtract, u32_, operands)
-        });
+        let [x, y] =
+            [0, 1].map(|axis| self.module.push_first(spirv::Op::CompositeExtract, u32_, &[place, axis]));
         let shift = self.u32_constant(GROUPS_A_ROW_LOG2);
-        let ids = |ids: [Word; 2]| ids.map(Operand::IdRef).to_vec();
-        let row = self.module.push_first(spirv::Op::ShiftLeftLogical, u32_, ids([y, shift]));
-        let id = self.module.push_first(spirv::Op::IAdd, u32_, ids([row, x]));
+        let row = self.module.push_first(spirv::Op::ShiftLeftLogical, u32_, &[y, shift]);
+        let id = self.module.push_first(spirv::Op::IAdd, u32_, &[row, x]);
         *self.places.group_id.insert(id)
     }
 
@@ -334,7 +326,7 @@ impl Emitter<'_> {
         let u32_ = self.u32_ty();
         let ty = self.vector_ty(u32_, width);
         let variable = self.module.variable(StorageClass::Input, ty);
-        self.module.decorate(variable, Decoration::BuiltIn, &[Operand::BuiltIn(which)]);
-        self.module.push_first(spirv::Op::Load, ty, vec![Operand::IdRef(variable)])
+        self.module.decorate(variable, Decoration::BuiltIn, &[which as u32]);
+        self.module.push_first(spirv::Op::Load, ty, &[variable])
     }
 }

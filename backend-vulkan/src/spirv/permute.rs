@@ -1,6 +1,6 @@
 //! Bytes chosen from two words: a permutation is as few shifts, masks and unions as its selector allows.
 
-use rspirv::spirv::{Op, Word};
+use spirv::{Op, Word};
 use unisonic_core::kir::kernel::{Attr, Inst};
 use unisonic_core::kir::{Scalar, Type};
 

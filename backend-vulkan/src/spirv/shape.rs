@@ -1,7 +1,6 @@
 //! Vectors and packed bytes.
 
-use rspirv::dr::Operand;
-use rspirv::spirv::{GlslStd450Op, Op, Word};
+use spirv::{GlslStd450Op, Op, Word};
 use unisonic_core::kir::kernel::{Attr, Inst};
 use unisonic_core::kir::{Scalar, Type};
 
@@ -23,8 +22,7 @@ impl Emitter<'_> {
     }
 
     pub(super) fn extract(&mut self, ty: Word, vector: Word, index: u32) -> Word {
-        let operands = vec![Operand::IdRef(vector), Operand::LiteralBit32(index)];
-        self.module.push(Op::CompositeExtract, ty, operands)
+        self.push(Op::CompositeExtract, ty, &[vector, index])
     }
 
     pub(super) fn byte(&mut self, inst: &Inst) -> Word {
