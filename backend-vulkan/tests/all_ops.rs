@@ -7,9 +7,9 @@ mod support;
 use std::collections::BTreeSet;
 
 use rspirv::dr::{Instruction, Module, Operand};
-use rspirv::spirv::{self, Decoration, GlslStd450Op};
+use rspirv::spirv::{self, Capability, CooperativeMatrixOperands, Decoration, GlslStd450Op};
 use unisonic_core::kir::legal::{Caps, legalize};
-use unisonic_vulkan::spirv::{Target, emit};
+use unisonic_vulkan::spirv::{Target, emit, matrix_probe};
 
 /// Everything that an instruction of a module may be. What differs between devices is not here: `OpExtInst` is looked into
 /// below, and there is no division, remainder or comparison of floats, no conversion of a float to an integer, no group
@@ -93,6 +93,13 @@ const ALLOWED: &[spirv::Op] = {
         // Other invocations.
         GroupNonUniformShuffle,
         GroupNonUniformShuffleXor,
+        // Matrices of integers; looked into below.
+        Undef,
+        TypeCooperativeMatrixKHR,
+        CooperativeMatrixLoadKHR,
+        CooperativeMatrixMulAddKHR,
+        CompositeInsert,
+        UConvert,
         // Looked into below.
         ExtInst,
     ]
@@ -106,12 +113,31 @@ const EXTENDED: &[GlslStd450Op] = &[
     GlslStd450Op::UnpackHalf2x16,
 ];
 
-const TARGETS: [Target; 2] = [
-    support::GPU,
-    Target { subgroup_size: 4, integer_dot: false, rounds_to_even: false, preserves_signed_zeros: false },
-];
+fn targets() -> [Target; 4] {
+    let least = Target {
+        subgroup_size: 4,
+        integer_dot: false,
+        rounds_to_even: false,
+        preserves_signed_zeros: false,
+        ..support::GPU
+    };
+    // Matrices with room to stage them and without.
+    let matrices = support::matrix_gpu();
+    [support::GPU, least, matrices, Target { max_shared_len_bytes: 0, ..matrices }]
+}
+
+const MATRIX_PRODUCT: spirv::Op = spirv::Op::CooperativeMatrixMulAddKHR;
 
 fn check(module: &Module) {
+    let is_of = |op| move |inst: &&Instruction| inst.class.opcode == op;
+    let ids = |op| module.all_inst_iter().filter(is_of(op)).filter_map(|inst| inst.result_id).collect();
+    let matrix_types: BTreeSet<u32> = ids(spirv::Op::TypeCooperativeMatrixKHR);
+    let float_types: BTreeSet<u32> = ids(spirv::Op::TypeFloat);
+    let asks = |capability| {
+        module.capabilities.iter().any(|inst| inst.operands == [Operand::Capability(capability)])
+    };
+    assert_eq!(asks(Capability::CooperativeMatrixKHR), !matrix_types.is_empty());
+    assert_eq!(asks(Capability::Int8), !matrix_types.is_empty(), "bytes are for matrices alone");
     let rounded: BTreeSet<u32> = module
         .annotations
         .iter()
@@ -122,7 +148,20 @@ fn check(module: &Module) {
         assert!(ALLOWED.contains(&inst.class.opcode), "{inst:?}");
         match inst.class.opcode {
             spirv::Op::TypeInt | spirv::Op::TypeFloat => {
-                assert_eq!(inst.operands[0], Operand::LiteralBit32(32), "{inst:?}");
+                let is_byte = !matrix_types.is_empty() && inst.operands[0] == Operand::LiteralBit32(8);
+                assert!(is_byte || inst.operands[0] == Operand::LiteralBit32(32), "{inst:?}");
+            }
+            spirv::Op::TypeCooperativeMatrixKHR => {
+                assert!(!float_types.contains(&inst.operands[0].unwrap_id_ref()), "{inst:?}");
+            }
+            // All components are written over.
+            spirv::Op::Undef | spirv::Op::CompositeInsert => {
+                assert!(matrix_types.contains(&inst.result_type.unwrap()), "{inst:?}");
+            }
+            // All four are signed, and sums are modulo 2^32.
+            MATRIX_PRODUCT => {
+                let signed = CooperativeMatrixOperands::from_bits_retain(0b1111);
+                assert_eq!(inst.operands[3], Operand::CooperativeMatrixOperands(signed), "{inst:?}");
             }
             spirv::Op::FAdd | spirv::Op::FSub | spirv::Op::FMul => {
                 assert!(rounded.contains(&inst.result_id.unwrap()), "{inst:?} may be contracted");
@@ -148,15 +187,16 @@ fn is_glsl(inst: &Instruction) -> bool {
 #[test]
 fn no_module_holds_what_differs_between_devices() {
     let cases = support::cases::all();
-    let (mut validated, mut floats) = (BTreeSet::new(), 0);
+    let (mut validated, mut floats, mut matrices) = (BTreeSet::new(), 0, 0);
     for case in &cases {
-        for target in &TARGETS {
+        for target in &targets() {
             // Halves as the emitter has them, and in integers.
             let caps = Caps { half: target.integer_dot, ..target.caps() };
             let words = emit(&legalize(&case.kernel, &caps), target);
             let module =
                 rspirv::dr::load_words(&words).unwrap_or_else(|error| panic!("{}: {error}", case.text));
             check(&module);
+            matrices += module.all_inst_iter().filter(|inst| inst.class.opcode == MATRIX_PRODUCT).count();
             floats += module.all_inst_iter().filter(|inst| inst.class.opcode == spirv::Op::FMul).count();
             if validated.insert(words.clone()) {
                 support::validate(&case.text, &words);
@@ -164,4 +204,16 @@ fn no_module_holds_what_differs_between_devices() {
         }
     }
     assert!(floats > 0, "the cases hold float operations");
+    assert!(matrices > 0, "the cases hold matrix products");
+}
+
+/// The module that asks a device for the map is the one that takes matrices apart by numbers at run time.
+#[test]
+fn the_probe_is_valid() {
+    let words = matrix_probe::words();
+    support::validate("the probe", &words);
+    let module = rspirv::dr::load_words(&words).unwrap();
+    assert!(matrix_probe::kernel().body.stmts.is_empty(), "only its objects count");
+    let loads = |inst: &&Instruction| inst.class.opcode == spirv::Op::CooperativeMatrixLoadKHR;
+    assert_eq!(module.all_inst_iter().filter(loads).count(), 5);
 }

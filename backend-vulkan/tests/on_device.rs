@@ -35,7 +35,7 @@ fn fits(kernel: &Kernel, gpu: &Gpu) -> bool {
         Space::Shared { len } => len * WORD_LEN_BYTES as u32,
         _ => 0,
     });
-    kernel.workgroup <= gpu.max_workgroup && shared.sum::<u32>() <= gpu.max_shared_len_bytes
+    kernel.workgroup <= gpu.max_workgroup && shared.sum::<u32>() <= gpu.target.max_shared_len_bytes
 }
 
 /// Runs a launch of a kernel in the interpreter, and what the legaliser makes of it on a device.

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! ;! test spirv
-//! ;! set subgroup_size = 8          fields of the target; without a line 32, true, true
+//! ;! set subgroup_size = 8          fields of the target; without a line those of `support::GPU`
+//! ;! set matrix = 0213              the order of the words of A
 //! ```
 //!
 //! Lines that begin with `;=` are the expected output. `BLESS=1 cargo test -p unisonic-vulkan --test spirv_filetests`
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rspirv::binary::Disassemble;
 use unisonic_core::kir::{parse, verify};
-use unisonic_vulkan::spirv::emit;
+use unisonic_vulkan::spirv::{MatrixOrder, emit};
 
 #[test]
 fn every_file_gives_what_it_says() {
@@ -66,6 +67,11 @@ fn output(name: &str, source: &str) -> String {
             Some(("subgroup_size", value)) => target.subgroup_size = value.parse().unwrap(),
             Some(("rounds_to_even", value)) => target.rounds_to_even = value.parse().unwrap(),
             Some(("preserves_signed_zeros", value)) => target.preserves_signed_zeros = value.parse().unwrap(),
+            Some(("max_shared_len_bytes", value)) => target.max_shared_len_bytes = value.parse().unwrap(),
+            Some(("matrix", value)) => {
+                let words: Vec<u8> = value.bytes().map(|digit| digit - b'0').collect();
+                target.matrix = MatrixOrder::new(words.try_into().unwrap());
+            }
             _ => panic!("{name}: `{line}` is no directive"),
         }
     }

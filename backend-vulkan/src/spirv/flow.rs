@@ -16,6 +16,7 @@ impl Emitter<'_> {
     }
 
     fn block(&mut self, block: &Block) {
+        let mark = self.known.mark();
         for stmt in &block.stmts {
             match stmt {
                 Stmt::Inst(inst) => self.inst(inst),
@@ -23,6 +24,7 @@ impl Emitter<'_> {
                 Stmt::Loop { .. } => self.loop_(stmt),
             }
         }
+        self.known.forget_since(mark);
     }
 
     fn branch(&mut self, to: Word) {

@@ -12,6 +12,7 @@ use unisonic_core::kir::verify::WORD_LEN_BYTES;
 use unisonic_core::kir::{Kernel, Scalar, Type};
 
 use super::Emitter;
+use super::matrix::Stage;
 
 /// What is known of a kernel's memory, and what has been emitted of it.
 pub(super) struct Memory {
@@ -25,6 +26,8 @@ pub(super) struct Memory {
     /// Pointer types, by element, width, and whether it is only read.
     arrays: HashMap<(Scalar, u8, bool), Word>,
     shared: HashMap<ObjectId, Word>,
+    /// Where the subgroup stages matrices.
+    pub(super) stage: Option<Stage>,
 }
 
 impl Memory {
@@ -39,6 +42,7 @@ impl Memory {
             pointers: HashMap::new(),
             arrays: HashMap::new(),
             shared: HashMap::new(),
+            stage: None,
         }
     }
 }
@@ -149,7 +153,7 @@ impl Emitter<'_> {
     }
 
     /// An object's address as a pointer to an array of vectors, made at the beginning of the function.
-    fn pointer(&mut self, id: ObjectId, width: u8) -> Word {
+    pub(super) fn pointer(&mut self, id: ObjectId, width: u8) -> Word {
         if let Some(&pointer) = self.memory.pointers.get(&(id, width)) {
             return pointer;
         }
@@ -287,6 +291,15 @@ impl Emitter<'_> {
         let variable = self.module.variable(StorageClass::Workgroup, array);
         self.memory.shared.insert(id, variable);
         variable
+    }
+
+    /// What the kernel's shared arrays take, each at a multiple of 16 bytes.
+    pub(super) fn shared_len_bytes(&self) -> u32 {
+        let lens = self.kernel.objects.iter().map(|object| match object.space {
+            Space::Shared { len } => len.next_multiple_of(4) * WORD_LEN_BYTES as u32,
+            Space::Read | Space::Write | Space::ReadWrite => 0,
+        });
+        lens.sum()
     }
 
     /// Waits for the workgroup, and shows it what any of it wrote: shared memory, and buffers where the kernel writes any.

@@ -21,92 +21,45 @@
 //! preservation of signed zeros are declared where the device offers them. Equal kernels and targets give equal words.
 //!
 //! Start reading at [`emit`], then `flow.rs`. The other files are the families of the table of operations
-//! (`core::kir::op`): `alu.rs`, `shape.rs` (with `permute.rs`), `mem.rs`, `lanes.rs`, `dot.rs`, `matrix.rs`. `module.rs` writes SPIR-V.
+//! (`core::kir::op`): `alu.rs`, `shape.rs` (with `permute.rs`), `mem.rs`, `lanes.rs`, `dot.rs`, `matrix.rs` (with
+//! [`matrix_probe`]). `module.rs` writes SPIR-V.
 
 mod alu;
 mod dot;
 mod flow;
+mod known;
 mod lanes;
 mod matrix;
+pub mod matrix_probe;
 mod mem;
 mod module;
 mod permute;
 mod shape;
+mod target;
 
 use std::collections::HashMap;
 
 use spirv::{BuiltIn, Capability, Decoration, ExecutionMode, MemoryAccess, StorageClass, Word};
 use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
-use unisonic_core::kir::legal::Caps;
 use unisonic_core::kir::op::Effect;
 use unisonic_core::kir::{Kernel, Op, Scalar, Type};
 
+use known::Known;
 use module::Module;
+pub use target::{MatrixOrder, Target};
 
 /// Workgroups of a row of a launch that has several.
 pub const GROUPS_A_ROW: u32 = 1 << GROUPS_A_ROW_LOG2;
 const GROUPS_A_ROW_LOG2: u32 = 15;
-
-/// What of a device changes the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    /// Invocations of a subgroup: what the pipeline will require.
-    pub subgroup_size: u32,
-    /// Whether packed dot products can be had (`shaderIntegerDotProduct`).
-    pub integer_dot: bool,
-    /// Whether rounding to nearest even can be declared for f32 (`shaderRoundingModeRTEFloat32`).
-    pub rounds_to_even: bool,
-    /// Whether the preservation of signed zeros, infinities and NaN can be declared for f32
-    /// (`shaderSignedZeroInfNanPreserveFloat32`).
-    pub preserves_signed_zeros: bool,
-}
-
-impl Target {
-    /// What a kernel may hold: the legaliser's question.
-    ///
-    /// Halves are taken out of words by integer operations, though [`emit`] knows SPIR-V's own instruction: the specification
-    /// lets it flush subnormal halves, and Mesa 22.3 makes 0 of a constant's. Matrix products are not emitted yet.
-    pub fn caps(&self) -> Caps {
-        Caps {
-            subgroup: self.subgroup_size,
-            dot4: self.integer_dot,
-            mma16: false,
-            mma32: false,
-            half: false,
-            copy_async: false,
-            vector: 4,
-        }
-    }
-}
 
 /// The words of the module, whose entry point has the kernel's name.
 ///
 /// The kernel verifies and is legal: what [`Target::caps`] lacks, except for halves, has been legalised away. Anything else
 /// is a bug, and may panic.
 pub fn emit(kernel: &Kernel, target: &Target) -> Vec<u32> {
-    let mut emitter = Emitter {
-        kernel,
-        target,
-        module: Module::default(),
-        values: vec![0; kernel.types.len()],
-        constants: HashMap::new(),
-        memory: mem::Memory::of(kernel),
-        places: Places::default(),
-    };
-    emitter.module.capability(Capability::Shader);
-    emitter.module.capability(Capability::VulkanMemoryModel);
-    emitter.module.capability(Capability::PhysicalStorageBufferAddresses);
-    let mut modes = vec![];
-    if target.rounds_to_even {
-        emitter.module.capability(Capability::RoundingModeRTE);
-        modes.push(ExecutionMode::RoundingModeRTE);
-    }
-    if target.preserves_signed_zeros {
-        emitter.module.capability(Capability::SignedZeroInfNanPreserve);
-        modes.push(ExecutionMode::SignedZeroInfNanPreserve);
-    }
+    let mut emitter = Emitter::new(kernel, target);
     emitter.function();
-    emitter.module.finish(&kernel.name, kernel.workgroup, &modes)
+    emitter.finish()
 }
 
 /// Whether a kernel exchanges values between invocations of a subgroup, so that its pipeline has to require full subgroups
@@ -130,6 +83,11 @@ struct Emitter<'a> {
     values: Vec<Word>,
     /// The word of each value of one word that is a constant.
     constants: HashMap<Value, u32>,
+    /// The components of each vector that was made of them.
+    parts: HashMap<Value, Vec<Word>>,
+    /// Which vectors are used as such; of the others there are only components.
+    is_whole: Vec<bool>,
+    known: Known,
     memory: mem::Memory,
     places: Places,
 }
@@ -140,6 +98,42 @@ struct Places {
     local_id: Option<Word>,
     group_id: Option<Word>,
     subgroup_lane: Option<Word>,
+    subgroup_id: Option<Word>,
+}
+
+impl<'a> Emitter<'a> {
+    fn new(kernel: &'a Kernel, target: &'a Target) -> Self {
+        let mut module = Module::default();
+        module.capability(Capability::Shader);
+        module.capability(Capability::VulkanMemoryModel);
+        module.capability(Capability::PhysicalStorageBufferAddresses);
+        Self {
+            kernel,
+            target,
+            module,
+            values: vec![0; kernel.types.len()],
+            constants: HashMap::new(),
+            parts: HashMap::new(),
+            is_whole: shape::whole_vectors(kernel),
+            known: Known::default(),
+            memory: mem::Memory::of(kernel),
+            places: Places::default(),
+        }
+    }
+
+    /// The words of the module, once the function has been written.
+    fn finish(mut self) -> Vec<Word> {
+        let mut modes = vec![];
+        if self.target.rounds_to_even {
+            self.module.capability(Capability::RoundingModeRTE);
+            modes.push(ExecutionMode::RoundingModeRTE);
+        }
+        if self.target.preserves_signed_zeros {
+            self.module.capability(Capability::SignedZeroInfNanPreserve);
+            modes.push(ExecutionMode::SignedZeroInfNanPreserve);
+        }
+        self.module.finish(&self.kernel.name, self.kernel.workgroup, &modes)
+    }
 }
 
 impl Emitter<'_> {
@@ -172,7 +166,7 @@ impl Emitter<'_> {
             Op::I2F => self.word_by_word(inst, spirv::Op::ConvertSToF),
             Op::Cast => self.cast(inst),
 
-            Op::Vec2 | Op::Vec4 => self.word_by_word(inst, spirv::Op::CompositeConstruct),
+            Op::Vec2 | Op::Vec4 => self.vector(inst),
             Op::Part => self.part(inst),
             Op::Byte => self.byte(inst),
             Op::Half => self.half(inst),
@@ -208,7 +202,9 @@ impl Emitter<'_> {
     }
 
     fn id_of(&self, value: Value) -> Word {
-        self.values[value.index()]
+        let id = self.values[value.index()];
+        debug_assert_ne!(id, 0, "a vector of which there are only components");
+        id
     }
 
     fn operand(&self, inst: &Inst, number: usize) -> Word {
@@ -273,10 +269,13 @@ impl Emitter<'_> {
             unreachable!("a constant has a word");
         };
         let ty = self.ty_of(result);
+        let one = self.constant(ty.scalar.into(), word);
         if ty.width == 1 {
             self.constants.insert(result, word);
+            return one;
         }
-        self.constant(ty, word)
+        self.parts.insert(result, vec![one; ty.width.into()]);
+        if self.is_whole[result.index()] { self.constant(ty, word) } else { 0 }
     }
 
     /// An instruction with a result.
@@ -289,8 +288,7 @@ impl Emitter<'_> {
             return id;
         }
         let id = if uses_subgroups(self.kernel) {
-            self.module.capability(Capability::GroupNonUniform);
-            let (number, lane) = (self.built_in(BuiltIn::SubgroupId, 1), self.subgroup_lane());
+            let (number, lane) = (self.subgroup_id(), self.subgroup_lane());
             let (u32_, size) = (self.u32_ty(), self.u32_constant(self.target.subgroup_size));
             let first = self.module.push_first(spirv::Op::IMul, u32_, &[number, size]);
             self.module.push_first(spirv::Op::IAdd, u32_, &[first, lane])
@@ -318,8 +316,19 @@ impl Emitter<'_> {
         if let Some(id) = self.places.subgroup_lane {
             return id;
         }
+        self.module.capability(Capability::GroupNonUniform);
         let id = self.built_in(BuiltIn::SubgroupLocalInvocationId, 1);
         *self.places.subgroup_lane.insert(id)
+    }
+
+    /// The number of an invocation's subgroup in the workgroup.
+    fn subgroup_id(&mut self) -> Word {
+        if let Some(id) = self.places.subgroup_id {
+            return id;
+        }
+        self.module.capability(Capability::GroupNonUniform);
+        let id = self.built_in(BuiltIn::SubgroupId, 1);
+        *self.places.subgroup_id.insert(id)
     }
 
     fn built_in(&mut self, which: BuiltIn, width: u8) -> Word {

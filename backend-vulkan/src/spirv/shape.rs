@@ -1,24 +1,91 @@
 //! Vectors and packed bytes.
 
 use spirv::{GlslStd450Op, Op, Word};
-use unisonic_core::kir::kernel::{Attr, Inst};
-use unisonic_core::kir::{Scalar, Type};
+use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
+use unisonic_core::kir::op::Family;
+use unisonic_core::kir::{Kernel, Op as Kir, Scalar, Type};
 
 use super::Emitter;
+use super::known::Key;
 
 const U32: Type = Type::one(Scalar::U32);
 const I32: Type = Type::one(Scalar::I32);
 
+/// Which values are used as vectors: all but those that are only taken apart, or are words of matrices.
+pub(super) fn whole_vectors(kernel: &Kernel) -> Vec<bool> {
+    fn mark(block: &Block, whole: &mut [bool]) {
+        block.yields.iter().for_each(|value| whole[value.index()] = true);
+        for stmt in &block.stmts {
+            match stmt {
+                Stmt::Inst(inst) if inst.op == Kir::Part || inst.op.row().family == Family::Matrix => {}
+                Stmt::Inst(inst) => inst.operands.iter().for_each(|value| whole[value.index()] = true),
+                Stmt::If { then, otherwise, .. } => {
+                    mark(then, whole);
+                    mark(otherwise, whole);
+                }
+                Stmt::Loop { carried, body, .. } => {
+                    carried.iter().for_each(|carried| whole[carried.first.index()] = true);
+                    mark(body, whole);
+                }
+            }
+        }
+    }
+    let mut whole = vec![false; kernel.types.len()];
+    mark(&kernel.body, &mut whole);
+    whole
+}
+
 impl Emitter<'_> {
+    /// A vector of components.
+    pub(super) fn vector(&mut self, inst: &Inst) -> Word {
+        let words = inst.operands.iter().map(|&operand| self.id_of(operand)).collect();
+        self.vector_of(inst, words)
+    }
+
+    /// A vector of components: a result of its own only where something uses it as a vector.
+    pub(super) fn vector_of(&mut self, inst: &Inst, words: Vec<Word>) -> Word {
+        let Some(result) = inst.result else { return 0 };
+        let mut id = 0;
+        if self.is_whole[result.index()] {
+            let ty = self.spirv_ty(self.ty_of(result));
+            id = self.push(Op::CompositeConstruct, ty, &words);
+        }
+        self.parts.insert(result, words);
+        id
+    }
+
     /// A component; a vector of one is its component.
     pub(super) fn part(&mut self, inst: &Inst) -> Word {
         let Attr::Index(index) = inst.attr else { unreachable!("a part has an index") };
-        let vector = self.operand(inst, 0);
-        if self.ty_of(inst.operands[0]).width == 1 {
+        self.part_of(inst.operands[0], index)
+    }
+
+    fn part_of(&mut self, value: Value, index: u32) -> Word {
+        if let Some(parts) = self.parts.get(&value) {
+            return parts[index as usize];
+        }
+        let (vector, ty) = (self.id_of(value), self.ty_of(value));
+        if ty.width == 1 {
             return vector;
         }
-        let ty = self.spirv_ty(self.result_ty(inst));
-        self.extract(ty, vector, index)
+        let key = Key::Part(vector, index);
+        if let Some(known) = self.known.get(&key) {
+            return known;
+        }
+        let ty = self.spirv_ty(ty.scalar.into());
+        let part = self.extract(ty, vector, index);
+        self.known.insert(key, part);
+        part
+    }
+
+    /// The components of a vector.
+    pub(super) fn words_of(&mut self, value: Value) -> Vec<Word> {
+        (0..self.ty_of(value).width.into()).map(|index| self.part_of(value, index)).collect()
+    }
+
+    /// What tells a vector from others: its components, or its id.
+    pub(super) fn ids_of(&self, value: Value) -> Vec<Word> {
+        self.parts.get(&value).cloned().unwrap_or_else(|| vec![self.id_of(value)])
     }
 
     pub(super) fn extract(&mut self, ty: Word, vector: Word, index: u32) -> Word {

@@ -10,11 +10,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Once;
 
-use unisonic_vulkan::spirv::Target;
+use unisonic_vulkan::spirv::{MatrixOrder, Target};
 
 /// What most GPUs offer.
-pub const GPU: Target =
-    Target { subgroup_size: 32, integer_dot: true, rounds_to_even: true, preserves_signed_zeros: true };
+pub const GPU: Target = Target {
+    subgroup_size: 32,
+    integer_dot: true,
+    rounds_to_even: true,
+    preserves_signed_zeros: true,
+    max_shared_len_bytes: 48 * 1024,
+    matrix: None,
+};
+
+/// A GPU that multiplies matrices, with the words of A as NVIDIA's have them.
+pub fn matrix_gpu() -> Target {
+    Target { matrix: MatrixOrder::new([0, 2, 1, 3]), ..GPU }
+}
 
 /// Whether the tier of this run (DEVELOPERS.md) fetches what tests need.
 fn tier_fetches() -> bool {

@@ -3,11 +3,13 @@
 //! Devices are those that the loader finds; `VK_ICD_FILENAMES` narrows them to one driver's.
 
 use std::ffi::CString;
+use std::sync::Mutex;
 
 use ash::vk;
 use unisonic_core::kir::interp::Launch;
+use unisonic_core::kir::op::MATRIX_CLUSTER;
 use unisonic_core::kir::{Kernel, abi};
-use unisonic_vulkan::spirv::{GROUPS_A_ROW, Target, uses_subgroups};
+use unisonic_vulkan::spirv::{GROUPS_A_ROW, MatrixOrder, Target, matrix_probe, uses_subgroups};
 
 /// A launch that takes longer is taken for one that does not end.
 const TIMEOUT_NS: u64 = 60_000_000_000;
@@ -18,13 +20,14 @@ pub struct Gpu {
     pub name: String,
     pub target: Target,
     pub max_workgroup: u32,
-    pub max_shared_len_bytes: u32,
     max_groups: u32,
     /// Whether a pipeline has to ask for the target's subgroup size.
     varies: bool,
     fills_subgroups: bool,
     memory_types: vk::PhysicalDeviceMemoryProperties,
     queue_family: u32,
+    /// Held while commands are handed over: launches may run in several threads.
+    queue: Mutex<vk::Queue>,
     device: ash::Device,
     instance: ash::Instance,
     /// Holds the loader's library.
@@ -51,6 +54,31 @@ fn instance(entry: &ash::Entry) -> Option<ash::Instance> {
     let info = vk::InstanceCreateInfo::default().application_info(&app);
     // SAFETY: the structures live through the call.
     unsafe { entry.create_instance(&info, None) }.ok()
+}
+
+/// Whether there is s8 x s8 + s32 -> s32 of 16x8x32 at subgroup scope, modulo 2^32.
+fn multiplies_matrices(entry: &ash::Entry, instance: &ash::Instance, physical: vk::PhysicalDevice) -> bool {
+    let name = ash::khr::cooperative_matrix::NAME;
+    let asks = ash::khr::cooperative_matrix::Instance::new(entry, instance);
+    // SAFETY: the physical device is the instance's; what the extension adds is asked only of a device that has it.
+    let (features, properties) = unsafe {
+        let extensions = instance.enumerate_device_extension_properties(physical).unwrap_or_default();
+        if !extensions.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name)) {
+            return false;
+        }
+        let mut features = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+        let mut chain = vk::PhysicalDeviceFeatures2::default().push_next(&mut features);
+        instance.get_physical_device_features2(physical, &mut chain);
+        (features, asks.get_physical_device_cooperative_matrix_properties(physical).unwrap_or_default())
+    };
+    features.cooperative_matrix != 0
+        && properties.iter().any(|has| {
+            (has.m_size, has.n_size, has.k_size) == (16, 8, 32)
+                && [has.a_type, has.b_type] == [vk::ComponentTypeKHR::SINT8; 2]
+                && [has.c_type, has.result_type] == [vk::ComponentTypeKHR::SINT32; 2]
+                && has.saturating_accumulation == 0
+                && has.scope == vk::ScopeKHR::SUBGROUP
+        })
 }
 
 impl Gpu {
@@ -85,38 +113,74 @@ impl Gpu {
         if has12.buffer_device_address == 0 || has12.vulkan_memory_model == 0 {
             return None;
         }
-        let target = Target {
+        let multiplies = has12.shader_int8 != 0 && multiplies_matrices(entry, &instance, physical);
+        let mut target = Target {
             subgroup_size: of11.subgroup_size,
             integer_dot: has13.shader_integer_dot_product != 0,
             rounds_to_even: of12.shader_rounding_mode_rte_float32 != 0,
             preserves_signed_zeros: of12.shader_signed_zero_inf_nan_preserve_float32 != 0,
+            max_shared_len_bytes: properties.limits.max_compute_shared_memory_size,
+            matrix: None,
         };
-        let (queue_family, device) = Self::device(&instance, physical, &has13)?;
+        // Full subgroups of the right size can be had.
+        let sizes = of13.min_subgroup_size..=of13.max_subgroup_size;
+        let multiplies = multiplies
+            && has13.compute_full_subgroups != 0
+            && has13.subgroup_size_control != 0
+            && sizes.contains(&MATRIX_CLUSTER);
+        if multiplies {
+            target.subgroup_size = MATRIX_CLUSTER;
+        }
+        let (queue_family, device) = Self::device(&instance, physical, &has13, multiplies)?;
+        // SAFETY: the device has this queue.
+        let queue = unsafe { device.get_device_queue(queue_family, 0) };
         // SAFETY: the physical device is the instance's.
         let memory_types = unsafe { instance.get_physical_device_memory_properties(physical) };
         let driver = of12.driver_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
         let version = of12.driver_info_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
         let device_name = properties.device_name_as_c_str().unwrap_or_default().to_string_lossy();
-        Some(Self {
-            name: format!("{device_name}, {driver} {version}, subgroups of {}", target.subgroup_size),
+        let mut gpu = Self {
+            name: String::new(),
             target,
             max_workgroup: properties.limits.max_compute_work_group_invocations,
-            max_shared_len_bytes: properties.limits.max_compute_shared_memory_size,
             max_groups: properties.limits.max_compute_work_group_count[0],
             varies: of13.min_subgroup_size != of13.max_subgroup_size && has13.subgroup_size_control != 0,
             fills_subgroups: has13.compute_full_subgroups != 0,
             memory_types,
             queue_family,
+            queue: Mutex::new(queue),
             device,
             instance,
             _entry: entry.clone(),
-        })
+        };
+        if multiplies {
+            gpu.target.matrix = gpu.probe();
+        }
+        let matrices = match (multiplies, gpu.target.matrix) {
+            (false, _) => "no matrices".to_owned(),
+            (true, None) => "matrices of another map".to_owned(),
+            (true, Some(order)) => format!("matrices with words {:?} of A", order.words()),
+        };
+        gpu.name = format!(
+            "{device_name}, {driver} {version}, subgroups of {}, {matrices}",
+            gpu.target.subgroup_size
+        );
+        Some(gpu)
+    }
+
+    /// Which words make a matrix.
+    fn probe(&self) -> Option<MatrixOrder> {
+        let buffers = vec![vec![0xEE; matrix_probe::OUTPUT_LEN_BYTES]];
+        let mut launch = Launch { groups: 1, params: vec![], buffers, fuel: 0 };
+        self.run_code(&matrix_probe::kernel(), &matrix_probe::words(), true, &mut launch);
+        matrix_probe::read(&launch.buffers[0])
     }
 
     fn device(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
         has13: &vk::PhysicalDeviceVulkan13Features<'_>,
+        multiplies: bool,
     ) -> Option<(u32, ash::Device)> {
         // SAFETY: the physical device is the instance's.
         let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
@@ -125,17 +189,23 @@ impl Gpu {
         let queue_family = families.iter().position(computes)? as u32;
         let mut wants12 = vk::PhysicalDeviceVulkan12Features::default()
             .buffer_device_address(true)
-            .vulkan_memory_model(true);
+            .vulkan_memory_model(true)
+            .shader_int8(multiplies);
         let mut wants13 = vk::PhysicalDeviceVulkan13Features::default()
             .subgroup_size_control(has13.subgroup_size_control != 0)
             .compute_full_subgroups(has13.compute_full_subgroups != 0)
             .shader_integer_dot_product(has13.shader_integer_dot_product != 0);
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(queue_family).queue_priorities(&[1.0])];
-        let info = vk::DeviceCreateInfo::default()
+        let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+        let extensions = [ash::khr::cooperative_matrix::NAME.as_ptr()];
+        let mut info = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .push_next(&mut wants12)
             .push_next(&mut wants13);
+        if multiplies {
+            info = info.enabled_extension_names(&extensions).push_next(&mut matrices);
+        }
         // SAFETY: what is asked for, the device has; the structures live through the call.
         let device = unsafe { instance.create_device(physical, &info, None) }.ok()?;
         Some((queue_family, device))
@@ -143,10 +213,16 @@ impl Gpu {
 
     /// Runs a launch; its buffers then hold what the kernel wrote.
     pub fn run(&self, kernel: &Kernel, words: &[u32], launch: &mut Launch) {
+        self.run_code(kernel, words, uses_subgroups(kernel), launch);
+    }
+
+    /// Of the kernel only its objects, name and size count.
+    fn run_code(&self, kernel: &Kernel, words: &[u32], is_of_subgroups: bool, launch: &mut Launch) {
         // SAFETY: everything is made by this device, lives until the launch has ended, and is destroyed once.
         unsafe {
             let layout = self.pipeline_layout();
-            let pipeline = self.pipeline(kernel, words, layout, launch.groups > self.max_groups);
+            let pipeline =
+                self.pipeline(kernel, words, is_of_subgroups, layout, launch.groups > self.max_groups);
             let memory = self.upload(kernel, launch);
             self.submit(|commands| {
                 self.device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
@@ -190,6 +266,7 @@ impl Gpu {
         &self,
         kernel: &Kernel,
         words: &[u32],
+        is_of_subgroups: bool,
         layout: vk::PipelineLayout,
         has_base: bool,
     ) -> vk::Pipeline {
@@ -198,7 +275,7 @@ impl Gpu {
             vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default().required_subgroup_size(size);
         let name = CString::new(kernel.name.as_str()).expect("a name has no zero");
         let mut flags = vk::PipelineShaderStageCreateFlags::empty();
-        if uses_subgroups(kernel) && self.fills_subgroups && kernel.workgroup.is_multiple_of(size) {
+        if is_of_subgroups && self.fills_subgroups && kernel.workgroup.is_multiple_of(size) {
             flags |= vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS;
         }
         let code = vk::ShaderModuleCreateInfo::default().code(words);
@@ -210,7 +287,7 @@ impl Gpu {
                 .stage(vk::ShaderStageFlags::COMPUTE)
                 .module(module)
                 .name(&name);
-            if self.varies && uses_subgroups(kernel) {
+            if self.varies && is_of_subgroups {
                 stage = stage.push_next(&mut required);
             }
             let base = if has_base {
@@ -311,8 +388,9 @@ impl Gpu {
             self.device.end_command_buffer(commands[0]).expect("ended commands");
             let fence = self.device.create_fence(&vk::FenceCreateInfo::default(), None).expect("a fence");
             let submits = [vk::SubmitInfo::default().command_buffers(&commands)];
-            let queue = self.device.get_device_queue(self.queue_family, 0);
-            self.device.queue_submit(queue, &submits, fence).expect("submitted commands");
+            let queue = self.queue.lock().expect("no launch failed");
+            self.device.queue_submit(*queue, &submits, fence).expect("submitted commands");
+            drop(queue);
             self.device.wait_for_fences(&[fence], true, TIMEOUT_NS).expect("a launch that ends");
             self.device.destroy_fence(fence, None);
             self.device.destroy_command_pool(pool, None);
