@@ -70,6 +70,8 @@ pub fn attention_decode(attention: Attention, shape: DecodeShape) -> RowKernel {
     let tiles = attention.heads_a_kv_head().div_ceil(shape.heads);
     let groups_a_row = layout.heads * tiles;
     let kernel: Kernel = kernel("attention_decode", LANES, |k| {
+        // Without it, NVIDIA's assembler spills on some targets.
+        k.resident(1);
         let query = QueryIn::declare(k);
         let positions = k.read("positions", Scalar::U32);
         let pages = Pages::declare(k);
