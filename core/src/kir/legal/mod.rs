@@ -56,7 +56,7 @@ impl Caps {
 
     /// Whether a device with these can run an operation as it is.
     pub fn has(&self, inst: &Inst, types: &[super::Type]) -> bool {
-        let width = |value: Value| types.get(value.index()).map_or(1, |ty| ty.width);
+        let width = |value: Value| types[value.index()].width;
         match inst.op {
             Op::Dot4 => self.dot4,
             Op::Mma16 => self.mma16,
@@ -160,8 +160,8 @@ impl<'k> Writer<'k, '_> {
                     Some(self.exchange(inst.op, x[0], width, lane))
                 }
                 (Op::Load | Op::LoadStream, Attr::Object(id)) => {
-                    let width = inst.result.map_or(1, |result| self.kernel.types[result.index()].width);
-                    Some(self.load(inst.op, id, x[0], width))
+                    let ty = inst.result.map(|result| self.kernel.types[result.index()]);
+                    ty.map(|ty| self.load(inst.op, id, x[0], ty.width))
                 }
                 (Op::Store, Attr::Object(id)) => {
                     self.store(id, x[0], x[1]);

@@ -31,7 +31,7 @@ fn everything() -> Kernel {
         let y = k.write("y", Scalar::U32);
         let s = k.shared("stage", Scalar::U32, 256);
         let id = k.local_id();
-        s.copy_async(id * 4, x, id * 4);
+        s.copy_async(id * 4, x, (id ^ 1) * 4);
         k.copy_commit();
         k.copy_wait(0);
         k.barrier();
@@ -100,6 +100,38 @@ fn what_a_device_has_stays() {
     let legal = legalize(&original, &Caps { dot4: false, ..Caps::ALL });
     let text = legal.to_string();
     assert!(text.contains("mma32") && text.contains("copy_async") && !text.contains("dot4"), "{text}");
+}
+
+/// One block of a branch that the device cannot run is enough.
+#[test]
+fn both_blocks_of_a_branch_count() {
+    let caps = Caps { dot4: false, ..Caps::ALL };
+    for lacking in [true, false] {
+        let kernel = build("branch", 32, |k| {
+            let (dot, sum) = (
+                || [k.dot4(k.constant(Scalar::I8x4.into(), 7), k.constant(Scalar::I8x4.into(), 9), k.i32(1))],
+                || [k.i32(1) + k.i32(2)],
+            );
+            let condition = k.local_id().eq(k.u32(0));
+            if lacking {
+                k.choose(condition, dot, sum)
+            } else {
+                k.choose(condition, sum, dot)
+            };
+        });
+        assert!(!is_legal(&kernel.body, &kernel, &caps), "{kernel}");
+        assert!(is_legal(&kernel.body, &kernel, &Caps::ALL));
+        let legal = legalize(&kernel, &caps);
+        assert!(is_legal(&legal.body, &legal, &caps), "{legal}");
+        // Nothing is exchanged, so nothing is staged.
+        assert_eq!(legal.objects, []);
+    }
+}
+
+#[test]
+fn the_least_of_devices_moves_single_words() {
+    let text = legalize(&everything(), &Caps::NONE).to_string();
+    assert!(!text.contains("load.u32x") && !text.contains("load_stream.u32x"), "{text}");
 }
 
 /// Every binary16, through the integer code.
