@@ -15,18 +15,18 @@ use super::{Attention, GROUP, Seen};
 /// The output rows from the states of [`super::attention_decode`]: level 2 of `core::numerics::merge`, then
 /// `core::numerics::attention::finish`; to f32, to A16 or to both. An invocation computes an element.
 ///
-/// Buffers: `maxima`, `sums`, `outputs` as written there; `positions`, a u32 a row; `out`, rows of
-/// `heads*head_len` f32, if asked; the regions of A16 and `flags`, a word a superblock, if asked. Parameter:
-/// `groups`, as there. Reads 4 bytes an element and group, writes 4 and about 2; about 15 operations an element
-/// and group.
+/// Buffers: `group_maxima`, `group_sums`, `group_outputs` (there `maxima`, `sums`, `outputs`: A16 has sums of
+/// its own); `positions`, a u32 a row; `out`, rows of `heads*head_len` f32, if asked; the regions of A16 and
+/// `flags`, a word a superblock, if asked. Parameter: `groups`, as there. Reads 4 bytes an element and group,
+/// writes 4 and about 2; about 15 operations an element and group.
 pub fn attention_merge(attention: Attention, outputs: Outputs) -> RowKernel {
     let head_len = attention.layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= ROW_LANES, "heads of {head_len}");
     let width = attention.heads * head_len;
     let groups_a_row = width.div_ceil(ROW_LANES);
     let kernel: Kernel = kernel("attention_merge", ROW_LANES, |k| {
-        let (maxima, sums) = (k.read("maxima", Scalar::I32), k.read("sums", Scalar::F32));
-        let group_outputs = k.read("outputs", Scalar::F32);
+        let (maxima, sums) = (k.read("group_maxima", Scalar::I32), k.read("group_sums", Scalar::F32));
+        let group_outputs = k.read("group_outputs", Scalar::F32);
         let positions = k.read("positions", Scalar::U32);
         let results = Results::declare(k, width, outputs);
         let groups = k.param("groups", Scalar::U32);
