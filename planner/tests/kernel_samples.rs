@@ -40,6 +40,13 @@ families! {
     select_rows,
     argmax_parts,
     argmax_join,
+    head_norm,
+    rope,
+    prepare_query,
+    write_kv,
+    attention_decode,
+    attention_merge,
+    attention_prefill,
 }
 
 fn extent() -> Extent {

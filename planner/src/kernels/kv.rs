@@ -111,51 +111,7 @@ impl<'k> Pages<'k> {
 
 #[cfg(test)]
 pub mod tests {
-    use super::{KEYS, KvLayout};
+    //! The cache on the host, for tests of other templates.
 
-    /// A cache on the host, by the table above.
-    #[derive(Clone)]
-    pub struct Cache {
-        pub layout: KvLayout,
-        pub bytes: Vec<u8>,
-    }
-
-    impl Cache {
-        /// A cache whose every word is a NaN of f32 and no zero of the planes.
-        pub fn poisoned(layout: KvLayout, pages: usize) -> Self {
-            Self { layout, bytes: vec![0xFF; 4 * pages * layout.page_len() as usize] }
-        }
-
-        fn block(&self, page: usize, head: usize) -> usize {
-            4 * (page * self.layout.heads as usize + head) * self.layout.block_len() as usize
-        }
-
-        #[allow(clippy::too_many_arguments, reason = "all that a slot has")]
-        pub fn write(
-            &mut self,
-            page: usize,
-            head: usize,
-            slot: usize,
-            high: &[i8],
-            low: &[i8],
-            sk: f32,
-            value: &[i8],
-            sv: f32,
-        ) {
-            let (block, hd) = (self.block(page, head), self.layout.head_len as usize);
-            let plane = KEYS as usize * hd;
-            for d in 0..hd {
-                let (e, t) = (d / 16, d / 4 % 4);
-                let key = block + ((64 * e + slot) * 4 + t) * 4 + d % 4;
-                self.bytes[key] = high[d] as u8;
-                self.bytes[key + plane] = low[d] as u8;
-                let value_at = ((slot / 4) * (hd / 4) + d / 4) * 4 + slot % 4;
-                self.bytes[block + 2 * plane + 4 * value_at + d % 4] = value[d] as u8;
-            }
-            for (part, scale) in [sk, sv].into_iter().enumerate() {
-                let at = block + 3 * plane + 4 * (KEYS as usize * part + slot);
-                self.bytes[at..at + 4].copy_from_slice(&scale.to_le_bytes());
-            }
-        }
-    }
+    pub use super::super::samples::cache::Cache;
 }

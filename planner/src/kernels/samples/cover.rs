@@ -1,5 +1,7 @@
 //! Which combinations of choices are tried.
 
+use super::data::random;
+
 /// How many combinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -10,13 +12,31 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Combinations of one choice from each list, as indices; `sizes` are the lengths of the lists. The same input gives the
-    /// same combinations.
+    /// Combinations of one choice from each list, as indices; `sizes` are the lengths of the lists. The same
+    /// input gives the same combinations.
     pub fn combinations<const N: usize>(self, sizes: [usize; N]) -> Vec<[usize; N]> {
         match self {
             Extent::Pairs => pairs(sizes),
             Extent::Full => all(sizes),
         }
+    }
+
+    /// The same, where in [`Extent::Full`] the last `drawn` lists are not multiplied out: each combination of
+    /// the others gets one choice of them at random.
+    pub fn combinations_with_drawn<const N: usize>(self, sizes: [usize; N], drawn: usize) -> Vec<[usize; N]> {
+        if self == Extent::Pairs {
+            return pairs(sizes);
+        }
+        let (mut multiplied, first) = (sizes, N.saturating_sub(drawn));
+        multiplied[first..].fill(1);
+        let mut combinations = all(multiplied);
+        let mut next = random(1);
+        for combination in &mut combinations {
+            for (choice, size) in combination.iter_mut().zip(sizes).skip(first) {
+                *choice = (next() >> 33) as usize % size;
+            }
+        }
+        combinations
     }
 }
 
@@ -32,8 +52,8 @@ fn all<const N: usize>(sizes: [usize; N]) -> Vec<[usize; N]> {
     (0..count).map(combination).collect()
 }
 
-/// Greedy: each combination begins with a pair that has not met, and takes for every other list the choice that meets most
-/// of those already taken for the first time.
+/// Greedy: each combination begins with a pair that has not met, and takes for every other list the choice
+/// that meets most of those already taken for the first time.
 fn pairs<const N: usize>(sizes: [usize; N]) -> Vec<[usize; N]> {
     let mut left: Vec<[(usize, usize); 2]> = Vec::new();
     for a in 0..N {
@@ -86,5 +106,16 @@ mod tests {
         assert!((20..30).contains(&chosen.len()), "{}", chosen.len());
         assert_eq!(Extent::Full.combinations(sizes).len(), 120);
         assert_eq!(Extent::Pairs.combinations([3]), [[0], [1], [2]]);
+    }
+
+    #[test]
+    fn all_choices_are_drawn() {
+        let sizes = [5, 3, 4, 2];
+        let chosen = Extent::Full.combinations_with_drawn(sizes, 2);
+        assert_eq!(chosen.len(), 15);
+        for (list, size) in sizes.into_iter().enumerate() {
+            assert!((0..size).all(|choice| chosen.iter().any(|c| c[list] == choice)), "{list}");
+        }
+        assert_eq!(Extent::Pairs.combinations_with_drawn(sizes, 2), Extent::Pairs.combinations(sizes));
     }
 }

@@ -3,10 +3,14 @@
 //! Interpreter, emitters and devices are tested with the same samples. [`samples`] goes through the families, one file each;
 //! a family lists its choices (format, shape, rows, tuning, device) and [`Extent`] says which combinations are made.
 
+mod attention;
 mod buffers;
+pub(super) mod cache;
 mod cover;
 pub mod data;
 mod embed;
+mod heads;
+mod kept;
 mod linear;
 pub(super) mod planes;
 mod quantized;
@@ -42,6 +46,11 @@ impl Sample {
         let Buffers { before, after } = buffers;
         let launch = Launch { groups, params: vec![], buffers: before, fuel: u64::MAX };
         Self { name, kernel, launch, expected: after, caps }
+    }
+
+    fn with_params(mut self, params: Vec<u32>) -> Self {
+        self.launch.params = params;
+        self
     }
 
     /// Names of the buffers.
@@ -103,6 +112,13 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("select_rows", rows::select_rows_samples),
     ("argmax_parts", rows::argmax_parts_samples),
     ("argmax_join", rows::argmax_join_samples),
+    ("head_norm", heads::head_norm_samples),
+    ("rope", heads::rope_samples),
+    ("prepare_query", heads::prepare_query_samples),
+    ("write_kv", heads::write_kv_samples),
+    ("attention_decode", attention::attention_decode_samples),
+    ("attention_merge", attention::attention_merge_samples),
+    ("attention_prefill", attention::attention_prefill_samples),
 ];
 
 /// The samples of all families, made one after the other.

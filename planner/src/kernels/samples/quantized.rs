@@ -13,7 +13,7 @@ use super::rows::row_sample;
 use super::{DEVICES, Extent, Sample};
 
 /// Digits and sums beside the planes.
-type Beside = (Option<Digits>, bool);
+pub type Beside = (Option<Digits>, bool);
 
 const BESIDE: [Beside; 6] = [
     (None, false),
@@ -25,7 +25,7 @@ const BESIDE: [Beside; 6] = [
 ];
 
 /// Whether f32 is written, and A16 with what.
-const OUTPUTS: [(bool, Option<Beside>); 5] = [
+pub const OUTPUTS: [(bool, Option<Beside>); 5] = [
     (true, Some(BESIDE[3])),
     (true, None),
     (false, Some(BESIDE[0])),
@@ -49,7 +49,7 @@ fn rows_out_of_range(count: usize, width: usize, seed: u64) -> Vec<f32> {
 }
 
 /// Adds what is written of rows: `row_in_range` tells of what was before them.
-fn results(
+pub fn results(
     buffers: Buffers,
     outputs: Outputs,
     x: &[f32],
@@ -65,7 +65,8 @@ fn results(
     buffers.write_all(a16.regions(form)).write(word_bytes(&flags(&in_range)))
 }
 
-fn outputs((f32, a16): (bool, Option<Beside>), count: usize, width: usize) -> Outputs {
+/// The forms of rows.
+pub fn outputs((f32, a16): (bool, Option<Beside>), count: usize, width: usize) -> Outputs {
     Outputs { f32, a16: a16.map(|(digits, sums)| a16_form(count, width, digits, sums)) }
 }
 
