@@ -8,7 +8,10 @@
 
 mod support;
 
-use support::cases::{GROUPS, WORKGROUP};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use support::cases::{Case, GROUPS, WORKGROUP};
+use support::cores::{on_all_cores, on_all_cores_from};
 use support::runner::{Gpu, devices};
 use unisonic_core::kir::build::kernel;
 use unisonic_core::kir::interp::{Launch, run};
@@ -18,7 +21,7 @@ use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::verify::WORD_LEN_BYTES;
 use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_planner::kernels::samples::{Extent, FAMILIES, Sample};
-use unisonic_vulkan::spirv::emit;
+use unisonic_vulkan::spirv::{Target, emit};
 
 /// The devices; says so if there is none.
 fn devices_for(what: &str) -> Vec<Gpu> {
@@ -38,79 +41,123 @@ fn fits(kernel: &Kernel, gpu: &Gpu) -> bool {
     kernel.workgroup <= gpu.max_workgroup && shared.sum::<u32>() <= gpu.target.max_shared_len_bytes
 }
 
-/// Runs a launch of a kernel in the interpreter, and what the legaliser makes of it on a device.
-fn compare(gpu: &Gpu, name: &str, kernel: &Kernel, caps: &Caps, launch: &Launch) {
-    let legal = legalize(kernel, caps);
-    assert!(fits(&legal, gpu), "{name}: too large for {}", gpu.name);
-    let words = emit(&legal, &gpu.target);
-    support::validate(name, &words);
-    let (mut expected, mut found) = (launch.clone(), launch.clone());
+/// The device, and as if it could not multiply matrices.
+fn targets(gpu: &Gpu) -> Vec<Target> {
+    let without = Target { matrix: None, ..gpu.target };
+    if gpu.target == without { vec![without] } else { vec![gpu.target, without] }
+}
+
+/// Runs a launch of a kernel in the interpreter, and what the legaliser makes of it on a device. An error says where they
+/// differ.
+fn compare(gpu: &Gpu, target: &Target, name: &str, kernel: &Kernel, launch: &Launch) -> Result<(), String> {
+    let mut expected = launch.clone();
     run(kernel, &mut expected).unwrap_or_else(|trap| panic!("{name}: {trap}\n{kernel}"));
-    gpu.run(&legal, &words, &mut found);
+    compare_legal(gpu, target, name, &legalize(kernel, &target.caps()), launch, &expected)
+}
+
+fn compare_legal(
+    gpu: &Gpu,
+    target: &Target,
+    name: &str,
+    legal: &Kernel,
+    launch: &Launch,
+    expected: &Launch,
+) -> Result<(), String> {
+    assert!(fits(legal, gpu), "{name}: too large for {}", gpu.name);
+    let words = emit(legal, target);
+    support::validate(name, &words);
+    let mut found = launch.clone();
+    gpu.run(legal, &words, &mut found);
     for (number, (expected, found)) in expected.buffers.iter().zip(&found.buffers).enumerate() {
         if expected == found {
             continue;
         }
         let at = expected.iter().zip(found).position(|(a, b)| a != b).unwrap() / 4;
         let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[4 * at..][..4].try_into().unwrap());
-        panic!(
-            "{}: {name}: buffer {number}, word {at}: expected 0x{:08x}, found 0x{:08x}\n{kernel}",
+        return Err(format!(
+            "{}: {name}: buffer {number}, word {at}: expected 0x{:08x}, found 0x{:08x}, matrices: {}\n{legal}",
             gpu.name,
             word(expected, at),
-            word(found, at)
-        );
+            word(found, at),
+            target.matrix.is_some(),
+        ));
     }
+    Ok(())
 }
 
 #[test]
 fn every_operation_equals_the_interpreter() {
-    let cases = support::cases::all();
+    let cases: Vec<(usize, Case)> = support::cases::all().into_iter().enumerate().collect();
     for gpu in devices_for("operations on a Vulkan device") {
-        for (seed, case) in cases.iter().enumerate() {
+        on_all_cores(&cases, |(seed, case)| {
             let words = 4 * (WORKGROUP * GROUPS) as usize;
-            let buffers = support::cases::fill(&case.buffers, words, seed as u64);
+            let buffers = support::cases::fill(&case.buffers, words, *seed as u64);
             let launch = Launch { groups: GROUPS, params: case.params.clone(), buffers, fuel: u64::MAX };
-            // As the emitter has all of them; as a device's kernels are; and with nothing but words in shared memory.
-            let all = Caps { half: true, ..gpu.target.caps() };
-            let mut before: Vec<Kernel> = vec![];
-            for caps in [all, gpu.target.caps(), Caps::NONE] {
-                let legal = legalize(&case.kernel, &caps);
-                if !before.contains(&legal) {
-                    compare(&gpu, &case.text, &case.kernel, &caps, &launch);
-                    before.push(legal);
+            let mut expected = launch.clone();
+            run(&case.kernel, &mut expected).map_err(|trap| format!("{}: {trap}", case.text))?;
+            let mut before: Vec<(Kernel, Target)> = vec![];
+            for target in targets(&gpu) {
+                // As the emitter has all of them; as a device's kernels are; and with nothing but words in shared memory.
+                let all = Caps { half: true, ..target.caps() };
+                // Matrices that are inserted too.
+                let no_room = Target { max_shared_len_bytes: 0, ..target };
+                for (caps, target) in
+                    [(all, target), (target.caps(), target), (target.caps(), no_room), (Caps::NONE, target)]
+                {
+                    let legal = legalize(&case.kernel, &caps);
+                    let has_matrices = legal.to_string().contains("mma32");
+                    // Only matrices tell the targets apart.
+                    let target = if has_matrices { target } else { Target { matrix: None, ..gpu.target } };
+                    if !before.contains(&(legal.clone(), target)) {
+                        compare_legal(&gpu, &target, &case.text, &legal, &launch, &expected)?;
+                        before.push((legal, target));
+                    }
                 }
             }
-        }
+            Ok(())
+        });
         println!("{}: {} cases", gpu.name, cases.len());
     }
 }
 
 /// What the planner's templates write is what `core::numerics` says. Samples for devices with matrices, which are large
-/// without them, run in the full tier; what a device has no room for is left out.
+/// without them, run without them only in the full tier; what a device has no room for is left out.
 #[test]
 fn templates_equal_the_reference() {
     let extent = if support::is_full() { Extent::Full } else { Extent::Pairs };
     for gpu in devices_for("kernel templates on a Vulkan device") {
-        let caps = gpu.target.caps();
-        for (family, samples) in FAMILIES {
-            let (mut ran, mut left_out) = (0, 0);
-            let is_for = |sample: &Sample| support::is_full() || sample.caps.mma32 == caps.mma32;
-            for sample in samples(extent).filter(is_for) {
-                let legal = legalize(&sample.kernel, &caps);
-                if !fits(&legal, &gpu) {
-                    left_out += 1;
-                    continue;
-                }
-                let words = emit(&legal, &gpu.target);
-                support::validate(&sample.name, &words);
-                let mut launch = sample.launch.clone();
-                gpu.run(&legal, &words, &mut launch);
-                if let Err(difference) = sample.check(&launch.buffers) {
-                    panic!("{}: {difference}", gpu.name);
-                }
-                ran += 1;
+        let targets = targets(&gpu);
+        let counts: Vec<[AtomicUsize; 2]> = FAMILIES.iter().map(|_| Default::default()).collect();
+        let is_for =
+            |sample: &Sample, target: &Target| support::is_full() || sample.caps.mma32 == target.caps().mma32;
+        let families = FAMILIES.iter().enumerate().map(|(family, (_, samples))| {
+            let targets = &targets;
+            move || {
+                samples(extent).flat_map(move |sample| {
+                    let targets = targets.iter().filter(|target| is_for(&sample, target));
+                    targets.map(|target| (family, sample.clone(), target)).collect::<Vec<_>>()
+                })
             }
-            println!("{}: {family}: {ran} samples, {left_out} too large", gpu.name);
+        });
+        on_all_cores_from(families, |(family, sample, target)| {
+            let legal = legalize(&sample.kernel, &target.caps());
+            let [ran, too_large] = &counts[family];
+            if !fits(&legal, &gpu) {
+                too_large.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
+            let words = emit(&legal, target);
+            support::validate(&sample.name, &words);
+            let mut launch = sample.launch.clone();
+            gpu.run(&legal, &words, &mut launch);
+            ran.fetch_add(1, Ordering::Relaxed);
+            sample.check(&launch.buffers).map_err(|difference| {
+                format!("{}: {difference}, matrices: {}", gpu.name, target.matrix.is_some())
+            })
+        });
+        for ((family, _), [ran, too_large]) in FAMILIES.iter().zip(counts) {
+            let (ran, too_large) = (ran.into_inner(), too_large.into_inner());
+            println!("{}: {family}: {ran} samples, {too_large} too large", gpu.name);
             assert!(ran > 0, "`{family}` has samples for {}", gpu.name);
         }
     }
@@ -119,11 +166,16 @@ fn templates_equal_the_reference() {
 /// Branches, loops and exchanges in any order.
 #[test]
 fn random_kernels_equal_the_interpreter() {
+    let seeds: Vec<u64> = (0..if support::is_full() { 200 } else { 30 }).collect();
     for gpu in devices_for("random kernels on a Vulkan device") {
-        for seed in 0..if support::is_full() { 200 } else { 30 } {
+        on_all_cores(&seeds, |&seed| {
             let (kernel, launch) = random_kernel(seed, 40);
-            compare(&gpu, &format!("random kernel {seed}"), &kernel, &gpu.target.caps(), &launch);
-        }
+            for target in targets(&gpu) {
+                compare(&gpu, &target, &format!("random kernel {seed}"), &kernel, &launch)?;
+            }
+            Ok(())
+        });
+        println!("{}: {} random kernels", gpu.name, seeds.len());
     }
 }
 
@@ -139,7 +191,8 @@ fn workgroups_are_numbered_past_a_row() {
         for groups in [1, 32_768, 65_535, 65_536, 100_001] {
             let buffers = vec![vec![0xEE; 32 * groups as usize]];
             let launch = Launch { groups, params: vec![], buffers, fuel: u64::MAX };
-            compare(&gpu, &format!("{groups} workgroups"), &kernel, &gpu.target.caps(), &launch);
+            let result = compare(&gpu, &gpu.target, &format!("{groups} workgroups"), &kernel, &launch);
+            assert_eq!(result, Ok(()));
         }
     }
 }

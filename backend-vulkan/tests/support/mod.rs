@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 pub mod cases;
+pub mod cores;
 pub mod runner;
 
 use std::io::Write;
