@@ -79,6 +79,8 @@ struct Emitter<'a> {
     kernel: &'a Kernel,
     target: &'a Target,
     module: Module,
+    /// Id of each type that has been asked for, by scalar and the logarithm of the width.
+    types: [[Option<Word>; Type::WIDTHS.len()]; Scalar::ALL.len()],
     /// Id of each value.
     values: Vec<Word>,
     /// The word of each value of one word that is a constant.
@@ -111,6 +113,7 @@ impl<'a> Emitter<'a> {
             kernel,
             target,
             module,
+            types: Default::default(),
             values: vec![0; kernel.types.len()],
             constants: HashMap::new(),
             parts: HashMap::new(),
@@ -217,6 +220,15 @@ impl Emitter<'_> {
 
     /// The SPIR-V type: `i32` is signed, and every other word that is not a float or bool unsigned.
     fn spirv_ty(&mut self, ty: Type) -> Word {
+        let (scalar, width) = (ty.scalar as usize, ty.width.trailing_zeros() as usize);
+        if let Some(id) = self.types[scalar][width] {
+            return id;
+        }
+        let id = self.new_spirv_ty(ty);
+        *self.types[scalar][width].insert(id)
+    }
+
+    fn new_spirv_ty(&mut self, ty: Type) -> Word {
         let (op, operands): (_, &[Word]) = match ty.scalar {
             Scalar::Bool => (spirv::Op::TypeBool, &[]),
             Scalar::F32 => (spirv::Op::TypeFloat, &[32]),

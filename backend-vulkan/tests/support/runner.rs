@@ -26,7 +26,7 @@ pub struct Gpu {
     fills_subgroups: bool,
     memory_types: vk::PhysicalDeviceMemoryProperties,
     queue_family: u32,
-    /// Held while commands are handed over: launches may run in several threads.
+    /// Held while a launch runs, so that the time it takes is its own. Everything else happens in several threads.
     queue: Mutex<vk::Queue>,
     device: ash::Device,
     instance: ash::Instance,
@@ -390,8 +390,8 @@ impl Gpu {
             let submits = [vk::SubmitInfo::default().command_buffers(&commands)];
             let queue = self.queue.lock().expect("no launch failed");
             self.device.queue_submit(*queue, &submits, fence).expect("submitted commands");
-            drop(queue);
             self.device.wait_for_fences(&[fence], true, TIMEOUT_NS).expect("a launch that ends");
+            drop(queue);
             self.device.destroy_fence(fence, None);
             self.device.destroy_command_pool(pool, None);
         }
