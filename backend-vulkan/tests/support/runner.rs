@@ -11,8 +11,9 @@ use unisonic_core::kir::op::MATRIX_CLUSTER;
 use unisonic_core::kir::{Kernel, abi};
 use unisonic_vulkan::spirv::{GROUPS_A_ROW, MatrixOrder, Target, matrix_probe, uses_subgroups};
 
-/// A launch that takes longer is taken for one that does not end.
+/// A launch that takes longer is taken for one that does not end. Software devices compile when they run.
 const TIMEOUT_NS: u64 = 60_000_000_000;
+const SOFTWARE_TIMEOUT_NS: u64 = 600_000_000_000;
 
 /// A device, ready to run.
 pub struct Gpu {
@@ -20,6 +21,8 @@ pub struct Gpu {
     pub name: String,
     pub target: Target,
     pub max_workgroup: u32,
+    /// Whether it is a program on the CPU.
+    pub is_software: bool,
     max_groups: u32,
     /// Whether a pipeline has to ask for the target's subgroup size.
     varies: bool,
@@ -142,6 +145,7 @@ impl Gpu {
         let mut gpu = Self {
             name: String::new(),
             target,
+            is_software: properties.device_type == vk::PhysicalDeviceType::CPU,
             max_workgroup: properties.limits.max_compute_work_group_invocations,
             max_groups: properties.limits.max_compute_work_group_count[0],
             varies: of13.min_subgroup_size != of13.max_subgroup_size && has13.subgroup_size_control != 0,
@@ -390,7 +394,8 @@ impl Gpu {
             let submits = [vk::SubmitInfo::default().command_buffers(&commands)];
             let queue = self.queue.lock().expect("no launch failed");
             self.device.queue_submit(*queue, &submits, fence).expect("submitted commands");
-            self.device.wait_for_fences(&[fence], true, TIMEOUT_NS).expect("a launch that ends");
+            let timeout_ns = if self.is_software { SOFTWARE_TIMEOUT_NS } else { TIMEOUT_NS };
+            self.device.wait_for_fences(&[fence], true, timeout_ns).expect("a launch that ends");
             drop(queue);
             self.device.destroy_fence(fence, None);
             self.device.destroy_command_pool(pool, None);
