@@ -163,7 +163,8 @@ fn templates_equal_the_reference() {
         for ((family, _), [ran, too_large]) in FAMILIES.iter().zip(counts) {
             let (ran, too_large) = (ran.into_inner(), too_large.into_inner());
             println!("{}: {family}: {ran} samples, {too_large} too large", gpu.name);
-            assert!(ran > 0, "`{family}` has samples for {}", gpu.name);
+            let is_tried = ran > 0 || gpu.is_software && too_large > 0;
+            assert!(is_tried, "`{family}` has no samples for {}", gpu.name);
         }
     }
 }
