@@ -158,7 +158,7 @@ impl Batch {
 pub fn attention_decode_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     /// Rows as (sequence, position): first keys, ends of chunks and of groups, chunks that are not full.
     const ROWS: [&[(u32, u32)]; 5] =
-        [&[(1, 63), (0, 0), (1, 64)], &[(0, 129)], &[(0, 130), (1, 360)], &[(0, 1023)], &[(0, 0), (0, 1099)]];
+        [&[(0, 0), (1, 64), (1, 63)], &[(0, 129)], &[(1, 130), (0, 360)], &[(0, 1023)], &[(0, 0), (0, 1099)]];
     /// Query heads of a workgroup; none: the most.
     const TILES: [Option<u32>; 4] = [None, Some(1), Some(2), Some(3)];
     let sizes = [
@@ -253,7 +253,7 @@ pub fn attention_prefill_samples(extent: Extent) -> Box<dyn Iterator<Item = Samp
     const RUNS: [&[Run]; 5] = [
         &[run(1, 0, 5), run(0, 62, 4)],
         &[run(0, 100, 20)],
-        &[run(1, 63, 1), run(2, 0, 1), run(0, 358, 3)],
+        &[run(2, 0, 1), run(0, 358, 3), run(1, 63, 1)],
         &[run(0, 1022, 4)],
         &[run(1, 1098, 2)],
     ];

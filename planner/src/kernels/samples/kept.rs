@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use unisonic_core::numerics::attention::{CHUNK, KvChunk, Q16, attend_chunk, visible_in_chunk};
+use unisonic_core::numerics::attention::{
+    CHUNK, KvChunk, Q16, attend_chunk, default_scale, visible_in_chunk,
+};
 use unisonic_core::numerics::float::pow2;
+use unisonic_core::numerics::fwht::{fwht_block, fwht_scales};
 use unisonic_core::numerics::kv::{quantize_head_16, quantize_value_8};
 use unisonic_core::numerics::merge::State;
 
@@ -82,7 +85,7 @@ impl Kept {
         let hd = self.attention.layout.head_len as usize;
         let (page, slot) = (self.pages.page(token), token.position as usize % CHUNK);
         let chunk = self.chunks.entry((page, head)).or_insert_with(|| Page::poisoned(hd));
-        let [key, mut value] = key_and_value(token.position as usize, hd, next);
+        let [key, mut value] = key_and_value(token, hd, next);
         let at = slot * hd..(slot + 1) * hd;
         let (high, low) = (&mut chunk.key_high[at.clone()], &mut chunk.key_low[at.clone()]);
         let plane = &mut chunk.value[at.clone()];
@@ -117,23 +120,26 @@ fn seen_tokens(row: Token, window: Option<u32>) -> impl Iterator<Item = Token> {
     })
 }
 
-/// A chunk, and every eighth after it.
-const PEAK_CHUNK: usize = 5;
+/// A kind of chunk.
+const PEAK_KIND: usize = 5;
 
-/// Key and value of a position. Of eight chunks, most have scores of like size; one has scores far apart, so
-/// that most weights are dropped; [`PEAK_CHUNK`] is such that some of what a query of ones makes of it lies
-/// below 2^-60.
-fn key_and_value(position: usize, head_len: usize, next: &mut impl FnMut() -> u64) -> [Vec<f32>; 2] {
+/// Key and value of a position. Chunks are of eight kinds, which sequences begin with different ones of. Most
+/// have scores of like size; one has scores far apart, so that most weights are dropped; [`PEAK_KIND`] is such
+/// that some of what a query of ones makes of it lies below 2^-60.
+fn key_and_value(token: Token, head_len: usize, next: &mut impl FnMut() -> u64) -> [Vec<f32>; 2] {
+    let (position, slot) = (token.position as usize, token.position as usize % CHUNK);
     let mut random = |scale: f32| (0..head_len).map(|_| uniform(next()) * scale).collect::<Vec<f32>>();
     let zeros = || vec![0.0; head_len];
-    let [key, value] = match position / CHUNK % 8 {
+    let [key, value] = match (position / CHUNK + PEAK_KIND * token.sequence as usize) % 8 {
         3 => [random(40.0), random(1.0)],
-        // A score of 17.6 (heads of 64) without a value, scores of 0 with values that the transform makes a
-        // peak of, beside small numbers.
-        PEAK_CHUNK if position % CHUNK == 17 => [vec![1.525; head_len], zeros()],
-        PEAK_CHUNK => {
-            let noise = random(0.02);
-            let scale = (1.0 + noise[0] * 20.0) * pow2(-38);
+        // A score of 17.6 without a value, scores of 0 with values that the transform makes peaks of in each
+        // block, of 2^-35, beside few numbers that V8 does not make zeros of.
+        PEAK_KIND if slot == 17 => [vec![(12.2 * default_scale(head_len as u32)) as f32; head_len], zeros()],
+        PEAK_KIND => {
+            let block = fwht_block(head_len) as f32;
+            let spread = 1.0 + random(0.4)[0];
+            let noise = random(0.0025 * (block * default_scale(block as u32) as f32));
+            let scale = spread * (pow2(-35) / (block * fwht_scales(head_len).0));
             [zeros(), noise.iter().map(|x| (1.0 + x) * scale).collect()]
         }
         _ => [random(8.0), random(pow2(position as i32 % 4 - 2))],
