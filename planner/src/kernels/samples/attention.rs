@@ -250,12 +250,14 @@ pub fn attention_prefill_samples(extent: Extent) -> Box<dyn Iterator<Item = Samp
         Run { sequence, first, len }
     }
     /// First keys, the ends of chunks and groups, tiles that are not full, of one row, of other sequences.
-    const RUNS: [&[Run]; 5] = [
+    const RUNS: [&[Run]; 6] = [
         &[run(1, 0, 5), run(0, 62, 4)],
         &[run(0, 100, 20)],
         &[run(2, 0, 1), run(0, 358, 3), run(1, 63, 1)],
         &[run(0, 1022, 4)],
         &[run(1, 1098, 2)],
+        // With windows of 63 to 65, two groups with states around 2^-60.
+        &[run(1, 1041, 1)],
     ];
     const CLUSTERS: [u32; 3] = [1, 2, 4];
     let sizes = [

@@ -120,22 +120,25 @@ fn seen_tokens(row: Token, window: Option<u32>) -> impl Iterator<Item = Token> {
     })
 }
 
-/// A kind of chunk.
-const PEAK_KIND: usize = 5;
+/// Two kinds of chunks, this and the next.
+const PEAK_KIND: usize = 4;
 
 /// Key and value of a position. Chunks are of eight kinds, which sequences begin with different ones of. Most
-/// have scores of like size; one has scores far apart, so that most weights are dropped; [`PEAK_KIND`] is such
-/// that some of what a query of ones makes of it lies below 2^-60.
+/// have scores of like size; one has scores far apart, so that most weights are dropped; two from [`PEAK_KIND`]
+/// are such that some of what a query of ones makes of them lies around 2^-60.
 fn key_and_value(token: Token, head_len: usize, next: &mut impl FnMut() -> u64) -> [Vec<f32>; 2] {
     let (position, slot) = (token.position as usize, token.position as usize % CHUNK);
     let mut random = |scale: f32| (0..head_len).map(|_| uniform(next()) * scale).collect::<Vec<f32>>();
     let zeros = || vec![0.0; head_len];
-    let [key, value] = match (position / CHUNK + PEAK_KIND * token.sequence as usize) % 8 {
+    let is_peak = |kind| kind == PEAK_KIND || kind == PEAK_KIND + 1;
+    let [key, value] = match (position / CHUNK + 5 * token.sequence as usize) % 8 {
         3 => [random(40.0), random(1.0)],
         // A score of 17.6 without a value, scores of 0 with values that the transform makes peaks of in each
         // block, of 2^-35, beside few numbers that V8 does not make zeros of.
-        PEAK_KIND if slot == 17 => [vec![(12.2 * default_scale(head_len as u32)) as f32; head_len], zeros()],
-        PEAK_KIND => {
+        kind if is_peak(kind) && slot == 17 => {
+            [vec![(12.2 * default_scale(head_len as u32)) as f32; head_len], zeros()]
+        }
+        kind if is_peak(kind) => {
             let block = fwht_block(head_len) as f32;
             let spread = 1.0 + random(0.4)[0];
             let noise = random(0.0025 * (block * default_scale(block as u32) as f32));
