@@ -111,7 +111,7 @@ def mutants(part):
     found = []
     for pattern in PARTS[part][0]:
         for path in sorted(ROOT.glob(pattern)):
-            if path.name == "tests.rs":
+            if path.stem.endswith("tests"):
                 continue
             for number, line in code_lines(path.read_text()):
                 code = line.split(" //")[0]

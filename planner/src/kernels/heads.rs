@@ -110,7 +110,7 @@ impl<'k> Head<'k> {
         }
         let sum = (sum.part(0) + sum.part(2)) + (sum.part(1) + sum.part(3));
         // Invocations past a power of two summed nothing but zeros.
-        sum.broadcast(CLUSTER, 0)
+        sum
     }
 
     /// Whether the head is in the range of its norm.

@@ -23,8 +23,8 @@ pub fn tree256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
         let half = level.split_off(level.len() / 2);
         level = level.into_iter().zip(half).map(|(a, b)| a + b).collect();
     }
-    // In lane 0 of every cluster the order is that of the tree.
-    level[0].cluster_sum(CLUSTER).broadcast(CLUSTER, 0)
+    // In lane 0 of every cluster the order is that of the tree; sums of two are the same either way round, so in all lanes.
+    level[0].cluster_sum(CLUSTER)
 }
 
 /// The largest of the integers of all invocations, in each of them. `scratch` has an element for each cluster;
