@@ -108,9 +108,8 @@ impl<'k> Head<'k> {
             }
             h /= 2;
         }
-        let sum = (sum.part(0) + sum.part(2)) + (sum.part(1) + sum.part(3));
-        // Invocations past a power of two summed nothing but zeros.
-        sum
+        // Invocations past a power of two have summed zeros: they have no words of the head either.
+        (sum.part(0) + sum.part(2)) + (sum.part(1) + sum.part(3))
     }
 
     /// Whether the head is in the range of its norm.
