@@ -397,6 +397,22 @@ mod tests {
         }
     }
 
+    /// Nothing that touches memory or other invocations may be taken for a function of its operands.
+    #[test]
+    fn effects_are_of_their_family() {
+        for &op in Op::ALL {
+            let row = op.row();
+            let expected = match (row.family, op) {
+                (Family::Mem, Op::Load | Op::LoadStream) => Effect::Reads,
+                (Family::Mem, Op::Barrier) => Effect::Waits,
+                (Family::Mem, _) => Effect::Writes,
+                (Family::Lanes | Family::Matrix, _) => Effect::Exchanges,
+                _ => Effect::Pure,
+            };
+            assert_eq!(row.effect, expected, "{}", row.mnemonic);
+        }
+    }
+
     #[test]
     fn types_follow_the_row() {
         let f32x4 = Type { scalar: Scalar::F32, width: 4 };
