@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rspirv::binary::Disassemble;
 use unisonic_core::kir::{parse, verify};
-use unisonic_vulkan::spirv::{MatrixOrder, emit};
+use unisonic_vulkan::spirv::{MatrixOrder, emit, matrix_probe};
 
 #[test]
 fn every_file_gives_what_it_says() {
@@ -42,6 +42,19 @@ fn every_file_gives_what_it_says() {
         }
     }
     assert!(wrong.is_empty(), "{}\nBLESS=1 rewrites what is expected", wrong.join("\n"));
+}
+
+/// The module that asks a device which element is which component: no device that CI has can run it.
+#[test]
+fn the_probe_of_matrices_is_what_it_was() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/matrix_probe.txt");
+    let found = rspirv::dr::load_words(matrix_probe::words()).unwrap().disassemble() + "\n";
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, found).unwrap();
+    } else {
+        let expected = std::fs::read_to_string(&path).unwrap();
+        assert!(found == expected, "{} differs; BLESS=1 rewrites it:\n{found}", path.display());
+    }
 }
 
 /// A file without its expectation, and the expectation.
