@@ -86,7 +86,7 @@ RULES = [
     ("effect", r", (Writes),", "Pure"),
     ("barrier", r"^(\s*k\.barrier\(\);)$", ""),
     ("barrier", r'(bar\.sync)', "// bar.sync"),
-    ("barrier", r"(control_barrier)\(", "nop_barrier("),
+    ("barrier", r"^(\s*self\.module\.push_effect\(Op::ControlBarrier, .*\);)$", ""),
     ("index + 1", r"(?<![\w.\"#:])(\d+)(?![\w.\"'])", lambda m: str(int(m) + 1)),
     ("index - 1", r"(?<![\w.\"#:])([1-9]\d*)(?![\w.\"'])", lambda m: str(int(m) - 1)),
 ]
@@ -201,7 +201,7 @@ def main():
             print(f"{time.time() - begun:6.0f} s {part} {done}/{wanted[part]} {result}: {path}:{number + 1}: {kind}: {line.strip()}", flush=True)
     killed = sum(row[-1] == "killed" for row in rows)
     survivors = [row for row in rows if row[-1] == "survived"]
-    share = killed / len(rows)
+    share = killed / max(1, len(rows))
     summary = f"{killed} of {len(rows)} killed ({100 * share:.1f} %)"
     print(summary)
     if options.report:

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use rspirv::dr::{Instruction, Module, Operand};
 use rspirv::spirv::{self, Capability, CooperativeMatrixOperands, Decoration, GlslStd450Op};
-use unisonic_core::kir::legal::{Caps, legalize};
+use unisonic_core::kir::legal::legalize;
 use unisonic_vulkan::spirv::{Target, emit, matrix_probe};
 
 /// Everything that an instruction of a module may be. What differs between devices is not here: `OpExtInst` is looked into
@@ -105,13 +105,8 @@ const ALLOWED: &[spirv::Op] = {
     ]
 };
 
-const EXTENDED: &[GlslStd450Op] = &[
-    GlslStd450Op::SMin,
-    GlslStd450Op::UMin,
-    GlslStd450Op::SMax,
-    GlslStd450Op::UMax,
-    GlslStd450Op::UnpackHalf2x16,
-];
+const EXTENDED: &[GlslStd450Op] =
+    &[GlslStd450Op::SMin, GlslStd450Op::UMin, GlslStd450Op::SMax, GlslStd450Op::UMax];
 
 fn targets() -> [Target; 4] {
     let least = Target {
@@ -190,9 +185,7 @@ fn no_module_holds_what_differs_between_devices() {
     let (mut validated, mut floats, mut matrices) = (BTreeSet::new(), 0, 0);
     for case in &cases {
         for target in &targets() {
-            // Halves as the emitter has them, and in integers.
-            let caps = Caps { half: target.integer_dot, ..target.caps() };
-            let words = emit(&legalize(&case.kernel, &caps), target);
+            let words = emit(&legalize(&case.kernel, &target.caps()), target);
             let module =
                 rspirv::dr::load_words(&words).unwrap_or_else(|error| panic!("{}: {error}", case.text));
             check(&module);

@@ -100,12 +100,10 @@ fn every_operation_equals_the_interpreter() {
             run(&case.kernel, &mut expected).map_err(|trap| format!("{}: {trap}", case.text))?;
             let mut before: Vec<(Kernel, Target)> = vec![];
             for target in targets(&gpu) {
-                // As the emitter has all of them; as a device's kernels are; and with nothing but words in shared memory.
-                let all = Caps { half: true, ..target.caps() };
-                // Matrices that are inserted too.
+                // As a device's kernels are; with matrices that are inserted; and with nothing but words in shared memory.
                 let no_room = Target { max_shared_len_bytes: 0, ..target };
                 for (caps, target) in
-                    [(all, target), (target.caps(), target), (target.caps(), no_room), (Caps::NONE, target)]
+                    [(target.caps(), target), (target.caps(), no_room), (Caps::NONE, target)]
                 {
                     let legal = legalize(&case.kernel, &caps);
                     let has_matrices = legal.to_string().contains("mma32");

@@ -123,8 +123,9 @@ fn line(row: &Row) -> String {
         Effect::Pure | Effect::Reads | Effect::Writes => "",
         Effect::Exchanges | Effect::Waits => " Reached together.",
     };
-    let width = if row.by_word || row.operands.is_empty() { "" } else { " One word each." };
-    let width = if row.operands.contains(&Pattern::T) && !row.by_word { "" } else { width };
+    let is_word = |pattern: &Pattern| matches!(pattern, Pattern::Is(_) | Pattern::OneT);
+    let are_words = !row.by_word && !row.operands.is_empty() && row.operands.iter().all(is_word);
+    let width = if are_words && row.family != Family::Mem { " One word each." } else { "" };
     format!(
         "| `{}`{takes} | {} | {set} | {} | {}{width}{effect} |\n",
         row.mnemonic,

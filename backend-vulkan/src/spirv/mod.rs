@@ -54,7 +54,7 @@ const GROUPS_A_ROW_LOG2: u32 = 15;
 
 /// The words of the module, whose entry point has the kernel's name.
 ///
-/// The kernel verifies and is legal: what [`Target::caps`] lacks, except for halves, has been legalised away. Anything else
+/// The kernel verifies and is legal: what [`Target::caps`] lacks has been legalised away. Anything else
 /// is a bug, and may panic.
 pub fn emit(kernel: &Kernel, target: &Target) -> Vec<u32> {
     let mut emitter = Emitter::new(kernel, target);
@@ -172,7 +172,6 @@ impl Emitter<'_> {
             Op::Vec2 | Op::Vec4 => self.vector(inst),
             Op::Part => self.part(inst),
             Op::Byte => self.byte(inst),
-            Op::Half => self.half(inst),
             Op::Permute => self.permute(inst),
             Op::PermuteBy => self.permute_by(inst),
             Op::Pack => self.pack(inst),
@@ -180,7 +179,7 @@ impl Emitter<'_> {
             Op::Load => self.load(inst, MemoryAccess::NONE),
             Op::LoadStream => self.load(inst, MemoryAccess::NONTEMPORAL),
             Op::Store => return self.store(inst),
-            Op::CopyAsync | Op::CopyCommit | Op::CopyWait => self.legalised_away(inst),
+            Op::Half | Op::CopyAsync | Op::CopyCommit | Op::CopyWait => self.legalised_away(inst),
             Op::Barrier => return self.barrier(),
 
             Op::ShuffleXor => self.shuffle_xor(inst),

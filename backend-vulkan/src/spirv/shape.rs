@@ -1,6 +1,6 @@
 //! Vectors and packed bytes.
 
-use spirv::{GlslStd450Op, Op, Word};
+use spirv::{Op, Word};
 use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
 use unisonic_core::kir::op::Family;
 use unisonic_core::kir::{Kernel, Op as Kir, Scalar, Type};
@@ -109,15 +109,6 @@ impl Emitter<'_> {
             _ => self.push(Op::BitFieldUExtract, u32_, &[word, offset, len]),
         };
         self.bitcast(byte, U32, I32)
-    }
-
-    /// Exact for subnormals too: they are normal numbers as f32.
-    pub(super) fn half(&mut self, inst: &Inst) -> Word {
-        let Attr::Index(index) = inst.attr else { unreachable!("a half has an index") };
-        let f32_ = self.spirv_ty(Scalar::F32.into());
-        let two = self.vector_ty(f32_, 2);
-        let floats = self.extended(GlslStd450Op::UnpackHalf2x16, two, &[self.operand(inst, 0)]);
-        self.extract(f32_, floats, index)
     }
 
     pub(super) fn pack(&mut self, inst: &Inst) -> Word {

@@ -286,10 +286,11 @@ ops! {
         Dot4 = "dot4" (OneT, Is(I8x4), Is(I32)) -> Is(I32), Bytes, false, None, Pure, "c + sum of a_i*b_i mod 2^32";
     }
     Matrix {
-        /// A product of matrices of bytes, 16x16 by 16x8, over a cluster of 32 invocations.
+        /// A product of matrices of bytes, 16x16 by 16x8, over a cluster of 32 invocations. Invocation 4g + t has of A rows g and
+        /// g+8, of B column g, k = 4t .. 4t+3 of each; of the sum rows g and g+8, columns 2t and 2t+1 of each.
         Mma16 = "mma16" (Many(I8x4, 2), Is(I8x4), Many(I32, 4)) -> Many(I32, 4), Any, false, None, Exchanges,
             "c + a b mod 2^32";
-        /// The same, 16x32 by 32x8.
+        /// The same, 16x32 by 32x8; behind the words of k = 4t .. are those of k = 16+4t ... .
         Mma32 = "mma32" (Many(I8x4, 4), Many(I8x4, 2), Many(I32, 4)) -> Many(I32, 4), Any, false, None, Exchanges,
             "c + a b mod 2^32";
     }

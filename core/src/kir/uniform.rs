@@ -1,7 +1,7 @@
 //! Which values are the same for all invocations of a workgroup.
 
 use super::kernel::{Attr, Block, Inst, Kernel, Space, Stmt};
-use super::op::{Effect, Op};
+use super::op::Op;
 
 /// For each value of a kernel whose values exist, whether all invocations of a workgroup that compute it get the same.
 ///
@@ -63,6 +63,6 @@ fn of_inst(kernel: &Kernel, inst: &Inst, uniform: &[bool]) -> bool {
             operands && kernel.objects[id.index()].space == Space::Read
         }
         // Another lane's value is uniform if everybody's is.
-        _ => operands || matches!(inst.op.row().effect, Effect::Waits),
+        _ => operands,
     }
 }

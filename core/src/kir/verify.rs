@@ -11,7 +11,8 @@ use super::uniform::uniform_values;
 
 /// Largest workgroup.
 pub const MAX_WORKGROUP: u32 = 1024;
-/// Largest shared memory of a workgroup, in bytes: what every GPU that runs our kernels has.
+/// Largest shared memory of a workgroup, in bytes: what NVIDIA's GPUs have from sm_86 on. Where there is less, kernels run that
+/// fit.
 pub const MAX_SHARED_LEN_BYTES: u64 = 99 * 1024;
 /// Length of an element of any type.
 pub const WORD_LEN_BYTES: u64 = 4;

@@ -27,16 +27,6 @@ pub fn tree256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
     level[0].cluster_sum(CLUSTER)
 }
 
-/// The largest of the integers of all invocations, in each of them. `scratch` has an element for each cluster;
-/// nobody may touch it again before a barrier.
-pub fn max256<'k>(k: &'k Build, scratch: Mem<'k>, value: V<'k>) -> V<'k> {
-    let lane = k.local_id();
-    let of_cluster = cluster_max(value, CLUSTER);
-    k.when((lane & (CLUSTER - 1)).eq(k.u32(0)), || scratch.store(lane / CLUSTER, of_cluster));
-    k.barrier();
-    cluster_max(scratch.load(lane & (CLUSTERS - 1)), CLUSTERS)
-}
-
 /// The largest of the integers of a cluster, in every lane.
 pub fn cluster_max(value: V<'_>, width: u32) -> V<'_> {
     let mut largest = value;
