@@ -249,7 +249,7 @@ impl Addresses {
                 _ => Bounds::at_most(a.max),
             },
             (Op::Select, _) => b.either(of(2)),
-            (Op::Cast, _) if scalar != Some(Scalar::F32) => a,
+            (Op::Cast, _) => a,
             (Op::Byte, _) if scalar == Some(Scalar::U8x4) => Bounds::at_most(255),
             _ => Bounds::NONE,
         }

@@ -49,7 +49,7 @@ fn with_constant(op: Op, scalar: Scalar, a: Word, b: u32) -> Option<Word> {
     match op {
         Op::IAdd | Op::ISub | Op::Or | Op::Xor | Op::Shl | Op::Shr if is_zero => Some(a),
         Op::IMul | Op::And if is_zero => Some(Word::Constant(0)),
-        Op::And if scalar != Scalar::Bool && b == u32::MAX => Some(a),
+        Op::And if b == u32::MAX => Some(a),
         Op::IMul | Op::UDiv if b == 1 => Some(a),
         Op::URem if b == 1 => Some(Word::Constant(0)),
         Op::IMin if is_unsigned && is_zero => Some(Word::Constant(0)),
@@ -59,31 +59,5 @@ fn with_constant(op: Op, scalar: Scalar, a: Word, b: u32) -> Option<Word> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::registers::{File, Register};
-    use super::*;
-
-    const A: Word = Word::Register(Register { file: File::Scalar, number: 0 });
-
-    #[test]
-    fn constants_are_computed() {
-        let of = |op, scalar, a, b| known(op, scalar, &[Word::Constant(a), Word::Constant(b)]);
-        assert_eq!(of(Op::ISub, Scalar::U32, 1, 2), Some(Word::Constant(u32::MAX)));
-        assert_eq!(of(Op::Shr, Scalar::I32, 0x8000_0000, 31), Some(Word::Constant(u32::MAX)));
-        assert_eq!(of(Op::Shr, Scalar::U32, 0x8000_0000, 31), Some(Word::Constant(1)));
-        assert_eq!(of(Op::IMin, Scalar::I32, u32::MAX, 1), Some(Word::Constant(u32::MAX)));
-        assert_eq!(of(Op::IMin, Scalar::U32, u32::MAX, 1), Some(Word::Constant(1)));
-        assert_eq!(of(Op::UDiv, Scalar::U32, 1, 0), None);
-        assert_eq!(of(Op::FAdd, Scalar::F32, 0, 0), None);
-    }
-
-    #[test]
-    fn operands_stay_as_they_are_only_where_nothing_changes() {
-        let with = |op, scalar, b| known(op, scalar, &[A, Word::Constant(b)]);
-        assert_eq!(with(Op::URem, Scalar::U32, 1), Some(Word::Constant(0)));
-        assert_eq!(with(Op::IMin, Scalar::I32, 0), None);
-        assert_eq!(with(Op::IMul, Scalar::U32, 2), None);
-        assert_eq!(known(Op::ISub, Scalar::U32, &[Word::Constant(0), A]), None);
-        assert_eq!(known(Op::IAdd, Scalar::U32, &[Word::Constant(0), A]), Some(A));
-    }
-}
+#[path = "known_tests.rs"]
+mod tests;

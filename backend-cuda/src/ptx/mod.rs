@@ -69,3 +69,32 @@ fn shared_offsets_bytes(kernel: &Kernel) -> (Vec<u32>, u32) {
     });
     (offsets.collect(), end)
 }
+
+#[cfg(test)]
+mod tests {
+    use unisonic_core::kir::Scalar;
+    use unisonic_core::kir::build::kernel;
+
+    use super::{dynamic_shared_len_bytes, shared_offsets_bytes};
+
+    #[test]
+    fn shared_objects_lie_one_after_the_other() {
+        let kernel = kernel("k", 32, |k| {
+            k.shared("a", Scalar::F32, 4);
+            k.read("x", Scalar::F32);
+            k.shared("b", Scalar::F32, 5);
+            k.shared("c", Scalar::F32, 1);
+        });
+        assert_eq!(shared_offsets_bytes(&kernel), (vec![0, 0, 16, 48], 64));
+    }
+
+    #[test]
+    fn launches_give_what_is_above_48_kib() {
+        for (len, expected) in [(1, 0), (12_288, 0), (12_289, 49_168), (16_384, 65_536)] {
+            let kernel = kernel("k", 32, |k| {
+                k.shared("a", Scalar::F32, len);
+            });
+            assert_eq!(dynamic_shared_len_bytes(&kernel), expected);
+        }
+    }
+}

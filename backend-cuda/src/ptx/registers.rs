@@ -110,3 +110,27 @@ impl fmt::Display for Register {
         write!(f, "{}{}", self.file.prefix(), self.number)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::File;
+
+    #[test]
+    fn files_have_names_of_their_own() {
+        let prefixes: HashSet<&str> = File::ALL.into_iter().map(File::prefix).collect();
+        assert_eq!(prefixes.len(), File::ALL.len());
+        // A number follows.
+        assert!(prefixes.iter().all(|prefix| !prefix.contains(char::is_numeric)));
+        assert_eq!([0, 1, 2, 3].map(|at| File::Component(at).prefix()), ["%x", "%y", "%z", "%w"]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|at| File::PredicateComponent(at).prefix()),
+            ["%px", "%py", "%pz", "%pw"]
+        );
+        for component in 0..4 {
+            assert!(File::ALL.contains(&File::Component(component)));
+            assert!(File::ALL.contains(&File::PredicateComponent(component)));
+        }
+    }
+}

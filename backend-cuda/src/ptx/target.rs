@@ -100,7 +100,32 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use super::Target;
+    use super::{Target, Version};
+
+    /// PTX ISA, release notes: first versions of targets. CUDA C++ Programming Guide, table of technical specifications per
+    /// compute capability: maximum amount of shared memory per thread block.
+    #[test]
+    fn targets_are_what_the_manuals_say() {
+        let expected = [
+            ("sm_61", (6, 1), (5, 0), 49_152, false),
+            ("sm_75", (7, 5), (6, 3), 65_536, false),
+            ("sm_80", (8, 0), (7, 0), 166_912, true),
+            ("sm_86", (8, 6), (7, 1), 101_376, true),
+            ("sm_89", (8, 9), (7, 8), 101_376, true),
+            ("sm_90", (9, 0), (7, 8), 232_448, true),
+        ];
+        assert!(Target::ALL.is_sorted());
+        for (target, (name, capability, (major, minor), shared_len_bytes, multiplies)) in
+            Target::ALL.into_iter().zip(expected)
+        {
+            assert_eq!(target.name(), name);
+            assert_eq!(target.compute_capability(), capability, "{name}");
+            assert_eq!(target.version(), Version { major, minor }, "{name}");
+            assert_eq!(target.max_shared_len_bytes(), shared_len_bytes, "{name}");
+            let caps = target.caps();
+            assert_eq!([caps.mma16, caps.mma32, caps.copy_async], [multiplies; 3], "{name}");
+        }
+    }
 
     #[test]
     fn a_device_gets_the_newest_target_that_is_not_newer_than_it() {
@@ -108,8 +133,13 @@ mod tests {
             ((6, 0), None),
             ((6, 1), Some(Target::Sm61)),
             ((7, 0), Some(Target::Sm61)),
+            ((7, 4), Some(Target::Sm61)),
+            ((7, 5), Some(Target::Sm75)),
+            ((8, 0), Some(Target::Sm80)),
+            ((8, 5), Some(Target::Sm80)),
             ((8, 6), Some(Target::Sm86)),
             ((8, 7), Some(Target::Sm86)),
+            ((8, 9), Some(Target::Sm89)),
             ((9, 0), Some(Target::Sm90)),
             ((12, 0), Some(Target::Sm90)),
         ] {
