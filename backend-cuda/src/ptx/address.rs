@@ -201,7 +201,7 @@ impl Addresses {
             (Op::Shl, _) => Some(of(0).times(1_u32.checked_shl(constant(1)?)?)),
             // Bits of both that never meet are added.
             (Op::Or | Op::Xor, _) => {
-                let (a, b) = (self.of(inst.operands[0]), self.of(inst.operands[1]));
+                let [a, b] = [0, 1].map(|number| self.of(inst.operands[number]));
                 let apart = |low: Bounds, high: Bounds| u64::from(low.max) < 1 << high.zeros;
                 (apart(a, b) || apart(b, a)).then(|| of(0).plus(of(1)))
             }
@@ -227,7 +227,10 @@ impl Addresses {
                 Bounds { max: no_wrap.unwrap_or(u32::MAX), zeros: a.zeros.min(b.zeros) }
             }
             (Op::IMul, _) => Bounds { max: fits(max_a * max_b), zeros: (a.zeros + b.zeros).min(32) },
-            (Op::UDiv, _) => Bounds::at_most(a.max / constant(1).unwrap_or(1).max(1)),
+            (Op::UDiv, _) => {
+                let quotient = constant(1).and_then(|divisor| a.max.checked_div(divisor));
+                Bounds::at_most(quotient.unwrap_or(a.max))
+            }
             (Op::URem, _) => {
                 let divided = constant(1).filter(|divisor| divisor.is_power_of_two());
                 let zeros = divided.map_or(0, |divisor| a.zeros.min(divisor.trailing_zeros()));

@@ -117,7 +117,7 @@ pub fn select(e: &mut Emitter<'_>, inst: &Inst) {
 /// PTX selects words only: `(holds and yes) or (not holds and no)`.
 fn select_predicate(e: &mut Emitter<'_>, to: Register, holds: Register, yes: Word, no: Word) {
     let (yes, no) = (e.predicate(yes), e.predicate(no));
-    let [if_yes, if_no] = [0; 2].map(|_| e.temporary(File::TemporaryPredicate));
+    let (if_yes, if_no) = (e.temporary(File::TemporaryPredicate), e.temporary(File::TemporaryPredicate));
     e.line(format_args!("and.pred {if_yes}, {holds}, {yes};"));
     e.line(format_args!("not.pred {if_no}, {holds};"));
     e.line(format_args!("and.pred {if_no}, {if_no}, {no};"));

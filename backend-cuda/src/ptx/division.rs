@@ -22,7 +22,8 @@ impl Divisor {
         if divisor.is_power_of_two() {
             return Self::PowerOfTwo { shift: divisor.trailing_zeros() };
         }
-        let log = u32::BITS - (divisor - 1).leading_zeros();
+        // Not a power of two, so the bits that it has are the logarithm, rounded up.
+        let log = u32::BITS - divisor.leading_zeros();
         // Below 2^32, as 2^l is below 2d.
         let multiplier = (((1_u64 << log) - u64::from(divisor)) << 32) / u64::from(divisor) + 1;
         Self::Other { multiplier: multiplier as u32, shift: log - 1 }

@@ -3,6 +3,7 @@
 //! Words of values are registers or known constants ([`Word`]). Operations that only rename words (`vec2`, `part`, `cast`)
 //! emit nothing: their result is the words of their operands.
 
+use std::collections::BTreeMap;
 use std::fmt::{Arguments, Write};
 
 use unisonic_core::kir::kernel::{Inst, Kernel, ObjectId, Space, Value};
@@ -38,8 +39,8 @@ pub struct Emitter<'k> {
     /// Statements that come before the body.
     prologue: String,
     body: String,
-    /// Registers that were handed out, by [`File::ALL`]: one more than the highest number.
-    counts: [u32; File::ALL.len()],
+    /// Registers that were handed out, by file: one more than the highest number.
+    counts: BTreeMap<File, u32>,
     /// Objects whose address is in a register.
     addressed: Vec<bool>,
     /// What is known of indices.
@@ -63,7 +64,7 @@ impl<'k> Emitter<'k> {
             words: vec![Vec::new(); kernel.types.len()],
             prologue: String::new(),
             body: String::new(),
-            counts: [0; File::ALL.len()],
+            counts: BTreeMap::new(),
             addressed: vec![false; kernel.objects.len()],
             addresses: Addresses::new(kernel),
             sums: Vec::new(),
@@ -217,19 +218,14 @@ impl<'k> Emitter<'k> {
 
     /// A register that no one else has.
     pub fn temporary(&mut self, file: File) -> Register {
-        let register = Register { file, number: self.count(file) };
+        let register = Register { file, number: self.counts.get(&file).copied().unwrap_or_default() };
         self.declare(register);
         register
     }
 
     pub fn declare(&mut self, register: Register) {
-        if let Some(at) = File::ALL.iter().position(|&file| file == register.file) {
-            self.counts[at] = self.counts[at].max(register.number + 1);
-        }
-    }
-
-    fn count(&self, file: File) -> u32 {
-        File::ALL.iter().position(|&other| other == file).map_or(0, |at| self.counts[at])
+        let count = self.counts.entry(register.file).or_default();
+        *count = (*count).max(register.number + 1);
     }
 
     /// An operand as text: a register, or an immediate.
@@ -344,7 +340,7 @@ impl<'k> Emitter<'k> {
                 text += &format!("  .shared .align 16 .b8 shared_{}[{len_bytes}];\n", object.name);
             }
         }
-        for (file, count) in File::ALL.iter().zip(self.counts).filter(|(_, count)| *count > 0) {
+        for (file, count) in &self.counts {
             text += &format!("  .reg {} {}<{count}>;\n", file.ty(), file.prefix());
         }
         text + &self.prologue + &self.body + "  ret;\n}\n"

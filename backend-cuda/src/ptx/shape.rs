@@ -41,9 +41,11 @@ pub fn half(e: &mut Emitter<'_>, inst: &Inst) {
     let Attr::Index(index) = inst.attr else { return };
     for register in define(e, inst) {
         let word = e.word(inst.operands[0], 0);
-        let (word, halves) = (e.register(word), [0; 2].map(|_| e.temporary(File::Half)));
-        e.line(format_args!("mov.b32 {{{}, {}}}, {word};", halves[0], halves[1]));
-        e.line(format_args!("cvt.f32.f16 {register}, {};", halves[index as usize]));
+        let word = e.register(word);
+        let (low, high) = (e.temporary(File::Half), e.temporary(File::Half));
+        e.line(format_args!("mov.b32 {{{low}, {high}}}, {word};"));
+        let half = if index == 0 { low } else { high };
+        e.line(format_args!("cvt.f32.f16 {register}, {half};"));
     }
 }
 
