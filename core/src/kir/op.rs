@@ -105,7 +105,7 @@ pub enum Pattern {
 pub struct Row {
     /// Name in the text form.
     pub mnemonic: &'static str,
-    /// Chapter.
+    /// Family.
     pub family: Family,
     /// Types of the operands.
     pub operands: &'static [Pattern],
@@ -125,7 +125,7 @@ pub struct Row {
     pub doc: &'static str,
 }
 
-/// Chapters of the table; interpreter and emitters have a file for each.
+/// Families of the table. Interpreter and emitters name their files after them, where there is much to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Where an invocation is, and constants.
