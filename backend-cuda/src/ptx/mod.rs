@@ -1,6 +1,6 @@
 //! Turns kernels into PTX text: a function of the kernel and the target, nothing else.
 //!
-//! [`emit`] is the way in. `emitter.rs` holds the state and the one exhaustive match over the operations; each chapter of
+//! [`emit`] is the way in. `emitter.rs` holds the state and the one exhaustive match over the operations; each family of
 //! the table has its file, named as in the interpreter: `alu.rs`, `shape.rs`, `mem.rs`, `lanes.rs`, `dot.rs`,
 //! `matrix.rs`; `flow.rs` has blocks, branches and loops. What is known beforehand is found by `known.rs`, `division.rs`
 //! and `address.rs`. [`Target`] says what GPUs there are.
