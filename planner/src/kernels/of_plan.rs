@@ -6,7 +6,7 @@
 use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::Kernel;
 use unisonic_core::plan::{
-    Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, Op, Plan, RopeTableId, WeightId,
+    Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, Op, Plan, RopeTableId, Step, WeightId,
 };
 use unisonic_core::planes::LayoutError;
 use unisonic_core::planes::activation::{ActivationLayout, Digits};
@@ -110,10 +110,10 @@ pub struct PlanTemplates {
 }
 
 /// The templates that a plan needs for batches of `rows` rows.
-pub fn plan_templates(plan: &Plan, rows: u32) -> Result<PlanTemplates, LayoutError> {
-    let reader = Reader { plan, rows };
+pub fn plan_templates(plan: &Plan, rows: u32) -> Result<PlanTemplates, TemplateError> {
     let mut found = PlanTemplates { templates: vec![], of_step: vec![] };
-    for step in &plan.steps {
+    for (number, step) in plan.steps.iter().enumerate() {
+        let reader = Reader { plan, rows, later: &plan.steps[number + 1..], label: &step.label };
         let mut of_step = vec![];
         for template in reader.templates(&step.op)? {
             let known = found.templates.iter().position(|other| *other == template);
@@ -127,13 +127,42 @@ pub fn plan_templates(plan: &Plan, rows: u32) -> Result<PlanTemplates, LayoutErr
     Ok(found)
 }
 
+/// Why there are no kernels for a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// A matrix or rows that have no layout.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Matrices of two kinds of minima read one activation.
+    #[error(
+        "`{label}`: weights in Q2_K and in Q4_K or Q5_K read its result, and an activation has the digits of one kind; \
+         quantise the tensors to one of them"
+    )]
+    Digits {
+        /// The step that makes the activation.
+        label: String,
+    },
+    /// Heads that no kernel takes.
+    #[error("`{label}`: heads of {head_len} values; kernels take multiples of 16 up to 256")]
+    HeadLen {
+        /// The step.
+        label: String,
+        /// Values a head.
+        head_len: u32,
+    },
+}
+
+/// Reads a step.
 struct Reader<'a> {
     plan: &'a Plan,
     rows: u32,
+    /// The steps after it.
+    later: &'a [Step],
+    label: &'a str,
 }
 
 impl Reader<'_> {
-    fn templates(&self, op: &Op) -> Result<Vec<Template>, LayoutError> {
+    fn templates(&self, op: &Op) -> Result<Vec<Template>, TemplateError> {
         Ok(vec![match *op {
             Op::Embed { table, scale, out } => match self.plan.weights[table.index()].encoding {
                 Encoding::Block(format) => Template::EmbedBlocks(format, self.width(out), scale),
@@ -160,6 +189,7 @@ impl Reader<'_> {
             }
             Op::PrepareQuery { norm, rope, out, .. } => {
                 let (heads, head_len) = self.heads(out);
+                self.check_head_len(head_len)?;
                 Template::PrepareQuery(PrepareQuery {
                     heads,
                     head_len,
@@ -169,6 +199,7 @@ impl Reader<'_> {
             }
             Op::WriteKv { norm, rope, layer, .. } => {
                 let layer = self.plan.kv_layers[layer.index()];
+                self.check_head_len(layer.head_len)?;
                 Template::WriteKv(WriteKv {
                     layout: KvLayout { heads: layer.heads, head_len: layer.head_len },
                     norm_eps: eps(norm),
@@ -177,6 +208,7 @@ impl Reader<'_> {
             }
             Op::Attention { q, layer, kappa, window, soft_cap, out } => {
                 let layer = self.plan.kv_layers[layer.index()];
+                self.check_head_len(layer.head_len)?;
                 let layout = KvLayout { heads: layer.heads, head_len: layer.head_len };
                 let attention = Attention { layout, heads: self.heads(q).0, kappa, window, soft_cap };
                 if self.rows >= PREFILL_ROWS && PrefillShape::default().rows_a_tile(attention) > 0 {
@@ -226,32 +258,61 @@ impl Reader<'_> {
         ActivationLayout::new(self.rows as usize, self.width(buffer) as usize)
     }
 
-    fn outputs(&self, out: Option<BufferId>, quantized: Option<BufferId>) -> Result<Outputs, LayoutError> {
+    fn outputs(&self, out: Option<BufferId>, quantized: Option<BufferId>) -> Result<Outputs, TemplateError> {
         let a16 = quantized.map(|quantized| self.a16(quantized)).transpose()?;
         Ok(Outputs { f32: out.is_some(), a16 })
     }
 
-    /// What the weights that read a buffer need of it.
-    fn a16(&self, buffer: BufferId) -> Result<A16Form, LayoutError> {
+    /// What the weights need that read a buffer which the step writes, up to the next step that does.
+    fn a16(&self, buffer: BufferId) -> Result<A16Form, TemplateError> {
         let layout = self.activations(buffer)?;
         let mut form =
             A16Form { width: layout.width(), tile_rows: layout.tile_rows(), digits: None, sums: false };
-        for step in &self.plan.steps {
+        for step in self.later {
+            if writes(&step.op, buffer) {
+                break;
+            }
             let Op::Linear { x, weight, .. } = step.op else { continue };
             let Encoding::Block(format) = self.plan.weights[weight.index()].encoding else { continue };
             if x != buffer || !format.has_minimum() {
                 continue;
             }
-            match format {
-                BlockFormat::Q2_K => form.digits = Some(Digits::Sixteen),
-                BlockFormat::Q4_K | BlockFormat::Q5_K => form.digits = Some(Digits::Eight),
-                _ => form.sums = true,
+            let digits = match format {
+                BlockFormat::Q2_K => Digits::Sixteen,
+                BlockFormat::Q4_K | BlockFormat::Q5_K => Digits::Eight,
+                _ => {
+                    form.sums = true;
+                    continue;
+                }
+            };
+            if form.digits.replace(digits).is_some_and(|before| before != digits) {
+                return Err(TemplateError::Digits { label: self.label.to_owned() });
             }
         }
         Ok(form)
     }
+
+    fn check_head_len(&self, head_len: u32) -> Result<(), TemplateError> {
+        match head_len.is_multiple_of(16) && (16..=256).contains(&head_len) {
+            true => Ok(()),
+            false => Err(TemplateError::HeadLen { label: self.label.to_owned(), head_len }),
+        }
+    }
+}
+
+/// Whether an operation writes a buffer.
+fn writes(op: &Op, buffer: BufferId) -> bool {
+    let quantized = match *op {
+        Op::RmsNorm { quantized, .. } | Op::Gate { quantized, .. } => quantized,
+        _ => None,
+    };
+    op.result() == Some(buffer) || quantized == Some(buffer)
 }
 
 fn eps(norm: Option<HeadNorm>) -> Option<f32> {
     norm.map(|norm| norm.eps)
 }
+
+#[cfg(test)]
+#[path = "of_plan_tests.rs"]
+mod tests;

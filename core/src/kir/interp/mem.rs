@@ -23,6 +23,8 @@ impl Touch {
     const SEVERAL: u32 = u32::MAX;
     /// The lane of a copy that has not arrived.
     const COPYING: u32 = u32::MAX - 1;
+    /// The lane of readers in several workgroups.
+    const GROUPS: u32 = u32::MAX - 2;
 
     fn is_somebody(self) -> bool {
         self.lane != 0
@@ -31,12 +33,13 @@ impl Touch {
     /// Whether another touch comes after this one for sure.
     fn is_before(self, other: Touch) -> bool {
         let is_over = self.lane == other.lane || self.epoch < other.epoch;
-        self.group == other.group && is_over && self.lane != Self::COPYING
+        self.group == other.group && is_over && !matches!(self.lane, Self::COPYING | Self::GROUPS)
     }
 
     fn text(self, what: &str, at: usize) -> String {
         match self.lane {
             Self::COPYING => format!("element {at} is being copied to: wait for the copy"),
+            Self::GROUPS => format!("a race: element {at} was {what} by several workgroups"),
             Self::SEVERAL => format!("a race: element {at} was {what} by several invocations just now"),
             // Groups are counted from 1 here.
             lane => format!(
@@ -85,8 +88,13 @@ impl Array {
             return Err(writer.text("written", at));
         }
         let reader = &mut self.readers[at];
-        let is_shared_read = reader.is_somebody() && !reader.is_before(now);
-        *reader = if is_shared_read { Touch { lane: Touch::SEVERAL, ..now } } else { now };
+        *reader = if !reader.is_somebody() || reader.is_before(now) {
+            now
+        } else if reader.group != now.group || reader.lane == Touch::GROUPS {
+            Touch { lane: Touch::GROUPS, ..now }
+        } else {
+            Touch { lane: Touch::SEVERAL, ..now }
+        };
         Ok(())
     }
 

@@ -76,6 +76,8 @@ impl Caps {
 
 /// The same kernel, of operations that the device has. A kernel that has nothing else comes back as it is.
 ///
+/// What is staged adds to the kernel's shared memory: the result may have more than a device has, or than the verifier takes.
+///
 /// # Panics
 /// If the kernel does not verify.
 pub fn legalize(kernel: &Kernel, caps: &Caps) -> Kernel {

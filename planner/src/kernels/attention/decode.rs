@@ -228,8 +228,7 @@ impl<'k> Work<'k> {
     fn scores(&self, query: &QueryIn<'k>) -> Vec<V<'k>> {
         let (k, layout) = (self.k, self.attention.layout);
         let blocks = layout.head_len / 16;
-        let step = blocks.min(UNROLLED);
-        assert!(blocks.is_multiple_of(step), "heads of {}", layout.head_len);
+        let step = (1..=UNROLLED).rev().find(|step| blocks.is_multiple_of(*step)).unwrap_or(1);
         // HH and HL + LH of both keys, for each head; nothing is read of a chunk that is not seen.
         let zeros = vec![k.vector([k.i32(0); 4]); self.heads as usize];
         let end = self.is_seen.select(k.u32(blocks), k.u32(0));
