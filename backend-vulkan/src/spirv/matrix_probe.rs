@@ -254,6 +254,17 @@ mod tests {
         read(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>())
     }
 
+    /// Written down from the lane map of PTX `mma.m16n8k32`, for the invocation with g = 3, t = 1.
+    #[test]
+    fn elements_are_those_of_the_lane_map() {
+        let row = |row: u32, k: u32| row * 32 + k;
+        let a = [0, 1, 2, 3].map(|word| a_element(13, word, 2));
+        assert_eq!(a, [row(3, 6), row(11, 6), row(3, 22), row(11, 22)]);
+        assert_eq!([0, 1].map(|word| b_element(13, word, 2)), [row(3, 6), row(3, 22)]);
+        assert_eq!([0, 1, 2, 3].map(|word| c_element(13, word)), [26, 27, 90, 91]);
+        assert_eq!(OUTPUT_LEN_BYTES, 4096);
+    }
+
     #[test]
     fn orders_of_a_are_found() {
         for order in [[0, 1, 2, 3], [0, 2, 1, 3], [3, 1, 0, 2]] {
