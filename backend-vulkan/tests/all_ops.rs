@@ -1,4 +1,4 @@
-//! Over every operation and type: what a module may never hold, and that the validator takes it.
+//! Over every operation and type, random kernels and templates: what a module may never hold, and that the validator takes it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -8,7 +8,11 @@ use std::collections::BTreeSet;
 
 use rspirv::dr::{Instruction, Module, Operand};
 use rspirv::spirv::{self, Capability, CooperativeMatrixOperands, Decoration, GlslStd450Op};
+use support::cores::on_all_cores;
+use unisonic_core::kir::Kernel;
 use unisonic_core::kir::legal::legalize;
+use unisonic_core::kir::random::random_kernel;
+use unisonic_planner::kernels::samples::{Extent, samples};
 use unisonic_vulkan::spirv::{Target, emit, matrix_probe};
 
 /// Everything that an instruction of a module may be. What differs between devices is not here: `OpExtInst` is looked into
@@ -198,6 +202,24 @@ fn no_module_holds_what_differs_between_devices() {
     }
     assert!(floats > 0, "the cases hold float operations");
     assert!(matrices > 0, "the cases hold matrix products");
+}
+
+/// What no device that CI has can run: random kernels and the templates' samples with cooperative matrices.
+#[test]
+fn modules_with_matrices_are_valid() {
+    let with_matrices: Vec<Target> = targets().into_iter().filter(|target| target.matrix.is_some()).collect();
+    let random = (0..30).map(|seed| (format!("random kernel {seed}"), random_kernel(seed, 40).0));
+    let samples = samples(Extent::Pairs).filter(|sample| sample.caps.mma32);
+    let samples = samples.map(|sample| (sample.name, sample.kernel));
+    let kernels: Vec<(String, Kernel)> = random.chain(samples).collect();
+    on_all_cores(&kernels, |(name, kernel)| {
+        for target in &with_matrices {
+            let words = emit(&legalize(kernel, &target.caps()), target);
+            check(&rspirv::dr::load_words(&words).map_err(|error| format!("{name}: {error}"))?);
+            support::validate(name, &words);
+        }
+        Ok(())
+    });
 }
 
 /// The module that asks a device for the map is the one that takes matrices apart by numbers at run time.

@@ -22,7 +22,7 @@ impl Gpu {
         // SAFETY: opening a library runs its initialisers; the driver's do nothing that anything here relies on.
         if !unsafe { sys::is_culib_present() } || result::init().is_err() {
             // Past libtest's capture.
-            let _ = writeln!(std::io::stderr().lock(), "left out: {what} (no CUDA driver)");
+            let _ = writeln!(std::io::stderr().lock(), "skipped: {what} (no CUDA driver)");
             return None;
         }
         let device = result::device::get(0).unwrap();
