@@ -12,6 +12,7 @@
 
 pub mod format;
 pub mod kir;
+pub mod launch;
 pub mod numerics;
 pub mod plan;
 pub mod planes;
