@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const LIBRARY_CRATES: &[&str] =
-    &["core", "planner", "backend-cpu", "backend-cuda", "backend-vulkan", "devices", "engine"];
+    &["core", "planner", "gpu", "backend-cpu", "backend-cuda", "backend-vulkan", "devices", "engine"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -90,9 +90,10 @@ fn crates_depend_only_on_what_the_table_allows() {
         ("core", &[]),
         ("planner", &["core"]),
         ("backend-cpu", &["core"]),
-        ("backend-cuda", &["core"]),
-        ("backend-vulkan", &["core"]),
-        ("devices", &["core", "cpu"]),
+        ("gpu", &["core"]),
+        ("backend-cuda", &["core", "gpu"]),
+        ("backend-vulkan", &["core", "gpu"]),
+        ("devices", &["core", "planner", "gpu", "cpu", "cuda", "vulkan"]),
         ("engine", &["core", "planner"]),
     ];
     for (folder, allowed) in allowed {

@@ -1,0 +1,126 @@
+//! What a driver has to do for us.
+//!
+//! All of it may be called from one thread at a time. An error of the kind [`MachineError::Lost`] is for ever: whoever sees
+//! it uses the machine no more.
+
+use unisonic_core::kir::Kernel;
+use unisonic_core::launch::{Hardware, Workgroups};
+use unisonic_core::plan::DeviceInfo;
+
+/// A GPU.
+pub trait Machine: Send {
+    /// A handle to device memory, which is freed with the last handle; recordings hold handles too.
+    type Buffer: Clone + Send;
+    /// A handle to a kernel, ready to run.
+    type Kernel: Clone + Send;
+    /// Launches that can be run again and again.
+    type Recording: Send;
+
+    /// What it is, for people.
+    fn info(&self) -> DeviceInfo;
+
+    /// What it offers kernels.
+    fn hardware(&self) -> Hardware;
+
+    /// Bytes of device memory that can still be had, if the driver says.
+    fn free_bytes(&self) -> Option<u64>;
+
+    /// Device memory that begins at a multiple of [`unisonic_core::kir::abi::ALIGN_BYTES`]. `what` is for messages.
+    fn allocate(&self, len_bytes: u64, what: &str) -> Result<Self::Buffer, MachineError>;
+
+    /// Copies bytes to device memory; they are there for every later run.
+    fn upload(&self, to: &Self::Buffer, offset_bytes: u64, bytes: &[u8]) -> Result<(), MachineError>;
+
+    /// Compiles a kernel that verifies and is legal for [`Machine::hardware`].
+    fn compile(&self, kernel: &Kernel) -> Result<Self::Kernel, MachineError>;
+
+    /// Prepares launches.
+    fn record(&self, work: &Work<Self>) -> Result<Self::Recording, MachineError>;
+
+    /// Runs a recording once: `inputs` goes to where [`Work::inputs`] says, all launches run, one after the other, then
+    /// `results` is filled with what lies at [`Work::results`], one after the other.
+    fn run(
+        &self,
+        recording: &mut Self::Recording,
+        inputs: &[u8],
+        tiles: u32,
+        results: &mut [u8],
+    ) -> Result<(), MachineError>;
+}
+
+/// What [`Machine::record`] prepares.
+pub struct Work<M: Machine + ?Sized> {
+    /// Launches, one after the other: each sees all that those before it wrote.
+    pub dispatches: Vec<Dispatch<M>>,
+    /// Where the inputs of a run go.
+    pub inputs: Span<M>,
+    /// What a run gives back.
+    pub results: Vec<Span<M>>,
+}
+
+/// A launch over buffers.
+pub struct Dispatch<M: Machine + ?Sized> {
+    /// The kernel.
+    pub kernel: M::Kernel,
+    /// For each addressed object of the kernel, in order; the offset is a multiple of 256.
+    pub spans: Vec<Span<M>>,
+    /// Words of the parameters, in order.
+    pub params: Vec<u32>,
+    /// How many workgroups: a multiple of the `tiles` of a run where it is per tile.
+    pub workgroups: Workgroups,
+}
+
+/// Part of a buffer.
+pub struct Span<M: Machine + ?Sized> {
+    /// Buffer.
+    pub buffer: M::Buffer,
+    /// Where it begins.
+    pub offset_bytes: u64,
+    /// How long it is.
+    pub len_bytes: u64,
+}
+
+/// What a driver could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// There is not enough device memory.
+    #[error("not enough device memory: {needed_bytes} bytes for {what}{}", free(*.free_bytes))]
+    OutOfMemory {
+        /// What it was for.
+        what: String,
+        /// How much.
+        needed_bytes: u64,
+        /// How much there is, if the driver says.
+        free_bytes: Option<u64>,
+    },
+    /// The driver refused a kernel.
+    #[error("the driver does not take the kernel `{kernel}`: {reason}")]
+    Kernel {
+        /// Its name.
+        kernel: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// The driver failed; another try may succeed.
+    #[error("{call} failed: {reason}")]
+    Driver {
+        /// What was asked for.
+        call: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// The device is gone, or in a state from which only a new process gets it out. Nothing that it says counts.
+    #[error(
+        "the device was lost in {call}: {reason}; start again, and if it happens again look at the driver's log"
+    )]
+    Lost {
+        /// What was asked for.
+        call: String,
+        /// What the driver said.
+        reason: String,
+    },
+}
+
+fn free(free_bytes: Option<u64>) -> String {
+    free_bytes.map_or(String::new(), |free| format!(", of which {free} are free"))
+}
