@@ -4,6 +4,7 @@
 //! it uses the machine no more.
 
 use unisonic_core::kir::Kernel;
+use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::launch::{Hardware, Workgroups};
 use unisonic_core::plan::DeviceInfo;
 
@@ -43,7 +44,7 @@ pub trait Machine: Send {
         &self,
         recording: &mut Self::Recording,
         inputs: &[u8],
-        tiles: u32,
+        tiles: TileCounts,
         results: &mut [u8],
     ) -> Result<(), MachineError>;
 }
@@ -66,7 +67,7 @@ pub struct Dispatch<M: Machine + ?Sized> {
     pub spans: Vec<Span<M>>,
     /// Words of the parameters, in order.
     pub params: Vec<u32>,
-    /// How many workgroups: a multiple of the `tiles` of a run where it is per tile.
+    /// How many workgroups; per tile a multiple of what [`Machine::run`] is told.
     pub workgroups: Workgroups,
 }
 

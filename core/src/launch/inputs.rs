@@ -5,9 +5,11 @@
 //! | tokens | rows | token ids |
 //! | positions | rows | absolute positions |
 //! | sequences | rows | which list of `pages` |
-//! | outputs | outputs | rows whose logits are wanted |
 //! | tiles | 2·rows | first row and number of rows of each [`Tile`] |
+//! | outputs | outputs | rows whose logits are wanted |
 //! | pages | rows·pages a sequence | page numbers of each sequence |
+//!
+//! The first four are there twice: for all rows, and for the output rows alone, for steps that compute only those.
 //!
 //! **Filling up.** Rows that the batch does not have are token 0 at positions 0, 1, ... of a sequence of their own, in pages
 //! behind those of the batch: they write what nobody reads, and no two the same slot. Output rows that it does not have
@@ -17,29 +19,39 @@ use std::collections::HashMap;
 
 use super::{Memory, Shape};
 use crate::kir::abi::ALIGN_BYTES;
-use crate::plan::{Batch, PAGE_TOKENS};
+use crate::plan::{Batch, PAGE_TOKENS, Rows};
 
 /// An input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
     /// Token ids.
-    Tokens,
+    Tokens(Rows),
     /// Positions.
-    Positions,
+    Positions(Rows),
     /// Sequences.
-    Sequences,
+    Sequences(Rows),
+    /// Tiles of rows.
+    Tiles(Rows),
     /// Output rows.
     Outputs,
-    /// Tiles of rows.
-    Tiles,
     /// Page numbers.
     Pages,
 }
 
 impl Input {
     /// In the order of the block.
-    pub const ALL: [Input; 6] =
-        [Input::Tokens, Input::Positions, Input::Sequences, Input::Outputs, Input::Tiles, Input::Pages];
+    pub const ALL: [Input; 10] = [
+        Input::Tokens(Rows::All),
+        Input::Positions(Rows::All),
+        Input::Sequences(Rows::All),
+        Input::Tiles(Rows::All),
+        Input::Tokens(Rows::Outputs),
+        Input::Positions(Rows::Outputs),
+        Input::Sequences(Rows::Outputs),
+        Input::Tiles(Rows::Outputs),
+        Input::Outputs,
+        Input::Pages,
+    ];
 }
 
 /// Where inputs lie, for a shape.
@@ -49,6 +61,25 @@ pub struct InputLayout {
     pub shape: Shape,
     /// Most rows of a tile; 0 where no launch has tiles.
     pub rows_a_tile: u32,
+}
+
+/// Tiles of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TileCounts {
+    /// Of all rows.
+    pub all: u32,
+    /// Of the output rows.
+    pub outputs: u32,
+}
+
+impl TileCounts {
+    /// Those of some rows.
+    pub fn of(self, rows: Rows) -> u32 {
+        match rows {
+            Rows::All => self.all,
+            Rows::Outputs => self.outputs,
+        }
+    }
 }
 
 /// Rows of the batch one after the other, of one sequence and at ascending positions.
@@ -63,12 +94,12 @@ pub struct Tile {
 impl InputLayout {
     /// Words of an input.
     pub fn len(&self, input: Input) -> u32 {
-        let Shape { rows, outputs, .. } = self.shape;
+        let shape = self.shape;
         match input {
-            Input::Tokens | Input::Positions | Input::Sequences => rows,
-            Input::Outputs => outputs,
-            Input::Tiles => 2 * rows,
-            Input::Pages => rows * self.shape.pages_a_sequence(),
+            Input::Tokens(of) | Input::Positions(of) | Input::Sequences(of) => shape.count(of),
+            Input::Tiles(of) => 2 * shape.count(of),
+            Input::Outputs => shape.outputs,
+            Input::Pages => shape.rows * shape.pages_a_sequence(),
         }
     }
 
@@ -91,44 +122,52 @@ impl InputLayout {
     ///
     /// # Panics
     /// If the batch does not fit: a bug of the caller.
-    pub fn fill(&self, batch: &Batch<'_>, memory: &Memory, limit_pages: u32, bytes: &mut Vec<u8>) -> u32 {
+    pub fn fill(
+        &self,
+        batch: &Batch<'_>,
+        memory: &Memory,
+        limit_pages: u32,
+        bytes: &mut Vec<u8>,
+    ) -> TileCounts {
         let filled = Filled::new(self.shape, batch, memory, limit_pages);
-        let tiles = self.tiles(&filled);
+        let of_outputs = filled.outputs();
+        let tiles = [&filled, &of_outputs].map(|filled| self.tiles(filled));
+        let [all_tiles, output_tiles] =
+            [0, 1].map(|i| tiles[i].iter().flat_map(|tile| [tile.row, tile.rows]).collect::<Vec<u32>>());
         bytes.clear();
         bytes.resize(self.len_bytes() as usize, 0);
         for input in Input::ALL {
-            let start = self.offset_bytes(input) as usize;
+            let of = |rows| if rows == Rows::All { &filled } else { &of_outputs };
             let words = match input {
-                Input::Tokens => &filled.tokens,
-                Input::Positions => &filled.positions,
-                Input::Sequences => &filled.sequences,
+                Input::Tokens(rows) => &of(rows).tokens,
+                Input::Positions(rows) => &of(rows).positions,
+                Input::Sequences(rows) => &of(rows).sequences,
+                Input::Tiles(Rows::All) => &all_tiles,
+                Input::Tiles(Rows::Outputs) => &output_tiles,
                 Input::Outputs => &filled.outputs,
-                Input::Tiles => &tiles.iter().flat_map(|tile| [tile.row, tile.rows]).collect(),
                 Input::Pages => &filled.pages,
             };
             assert!(words.len() <= self.len(input) as usize, "{input:?}");
+            let start = self.offset_bytes(input) as usize;
             for (to, word) in bytes[start..].as_chunks_mut::<4>().0.iter_mut().zip(words) {
                 *to = word.to_le_bytes();
             }
         }
-        tiles.len() as u32
+        TileCounts { all: tiles[0].len() as u32, outputs: tiles[1].len() as u32 }
     }
 
-    /// Tiles of the rows, those that see most first.
+    /// Tiles of rows, those that see most first.
     fn tiles(&self, filled: &Filled) -> Vec<Tile> {
         if self.rows_a_tile == 0 {
             return vec![];
         }
         let mut tiles: Vec<Tile> = vec![];
-        for row in 0..self.shape.rows {
-            let follows = row > 0 && {
-                let [before, at] = [row as usize - 1, row as usize];
-                filled.sequences[before] == filled.sequences[at]
-                    && filled.positions[before] < filled.positions[at]
-            };
+        for (row, (&sequence, &position)) in filled.sequences.iter().zip(&filled.positions).enumerate() {
+            let follows =
+                row > 0 && filled.sequences[row - 1] == sequence && filled.positions[row - 1] < position;
             match tiles.last_mut() {
                 Some(tile) if follows && tile.rows < self.rows_a_tile => tile.rows += 1,
-                _ => tiles.push(Tile { row, rows: 1 }),
+                _ => tiles.push(Tile { row: row as u32, rows: 1 }),
             }
         }
         let last_position = |tile: &Tile| filled.positions[(tile.row + tile.rows - 1) as usize];
@@ -147,6 +186,18 @@ struct Filled {
 }
 
 impl Filled {
+    /// The output rows alone.
+    fn outputs(&self) -> Self {
+        let pick = |list: &[u32]| self.outputs.iter().map(|&row| list[row as usize]).collect();
+        Self {
+            tokens: pick(&self.tokens),
+            positions: pick(&self.positions),
+            sequences: pick(&self.sequences),
+            outputs: vec![],
+            pages: vec![],
+        }
+    }
+
     fn new(shape: Shape, batch: &Batch<'_>, memory: &Memory, limit_pages: u32) -> Self {
         let missing = shape.rows - batch.rows() as u32;
         let stride = shape.pages_a_sequence() as usize;

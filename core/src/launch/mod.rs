@@ -65,6 +65,14 @@ impl Shape {
         GROUP_PAGES * self.groups
     }
 
+    /// How many rows a step with these computes.
+    pub fn count(self, rows: Rows) -> u32 {
+        match rows {
+            Rows::All => self.rows,
+            Rows::Outputs => self.outputs,
+        }
+    }
+
     /// Whether launches for `other` may run where there is memory for `self`.
     pub fn holds(self, other: Self) -> bool {
         self.rows >= other.rows && self.outputs >= other.outputs && self.groups >= other.groups
@@ -168,6 +176,6 @@ pub struct Launch {
 pub enum Workgroups {
     /// The same in each run.
     Fixed(u32),
-    /// So many for each tile of rows of the batch ([`inputs::Tile`]).
-    PerTile(u32),
+    /// So many for each tile ([`inputs::Tile`]) of these rows of the batch.
+    PerTile(Rows, u32),
 }
