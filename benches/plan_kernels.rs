@@ -9,6 +9,7 @@ use std::time::Instant;
 use unisonic_core::format::{GgmlType, Metadata, Strings, TensorInfo, Value};
 use unisonic_core::kir::Kernel;
 use unisonic_core::kir::legal::legalize;
+use unisonic_core::launch::Hardware;
 use unisonic_core::plan::{MemoryWeights, Plan};
 use unisonic_cuda::ptx;
 use unisonic_planner::kernels::of_plan::plan_templates;
@@ -55,14 +56,17 @@ fn main() {
 }
 
 fn build(plan: &Plan, rows: u32) -> Vec<Kernel> {
-    let found = plan_templates(plan, rows).expect("the plan's shapes have layouts");
-    found.templates.iter().map(|template| template.kernel()).collect()
+    let found = plan_templates(plan, rows, &ANY).expect("the plan's shapes have layouts");
+    found.templates.iter().map(|template| template.kernel(&ANY).kernel).collect()
 }
 
 fn ptx_of(kernel: &Kernel) -> String {
     let target = ptx::Target::Sm86;
     ptx::emit(&legalize(kernel, &target.caps()), target)
 }
+
+/// A device that needs no legalising: that is measured with emitting.
+const ANY: Hardware = Hardware::SM_86;
 
 /// The median of some runs.
 fn median_ms(mut work: impl FnMut()) -> f64 {

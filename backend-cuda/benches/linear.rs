@@ -19,6 +19,7 @@ use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 use unisonic_cuda::ptx::emit;
+use unisonic_planner::kernels::GridKernel;
 use unisonic_planner::kernels::linear::{Epilogue, Form, SplitK, Tiled, split_k, tiled};
 
 /// Copies of the weights have so many bytes together at least.
@@ -68,12 +69,12 @@ impl Bench {
         for rows in [1, 2, 4, 8, 16] {
             let x = ActivationLayout::new(rows, weights.width() as usize).expect("rows");
             let linear = split_k(weights, x, Epilogue::default(), SplitK::new(weights, x));
-            self.line(&format!("{name} split_k {rows}"), &linear.kernel, linear.workgroups, weights, x)?;
+            self.line(&format!("{name} split_k {rows}"), &linear, weights, x)?;
         }
         let x = ActivationLayout::new(1, weights.width() as usize).expect("rows");
         let tuning = SplitK { form: Form::Dot4, ..SplitK::new(weights, x) };
         let linear = split_k(weights, x, Epilogue::default(), tuning);
-        self.line(&format!("{name} split_k 1 dot4"), &linear.kernel, linear.workgroups, weights, x)
+        self.line(&format!("{name} split_k 1 dot4"), &linear, weights, x)
     }
 
     /// Other choices for one row.
@@ -89,7 +90,7 @@ impl Bench {
                 let tuning = SplitK { warps, groups, resident, rounds, ..chosen };
                 let linear = split_k(weights, x, Epilogue::default(), tuning);
                 let what = format!("{name} tuned 1 w{warps} g{groups} r{resident}");
-                self.line(&what, &linear.kernel, linear.workgroups, weights, x)?;
+                self.line(&what, &linear, weights, x)?;
             }
         }
         Ok(())
@@ -99,7 +100,7 @@ impl Bench {
         for rows in [32, 64, 512, 2048] {
             let x = ActivationLayout::new(rows, weights.width() as usize).expect("rows");
             let linear = tiled(weights, x, Epilogue::default(), Tiled::new(weights, x));
-            self.line(&format!("{name} tiled {rows}"), &linear.kernel, linear.workgroups, weights, x)?;
+            self.line(&format!("{name} tiled {rows}"), &linear, weights, x)?;
         }
         Ok(())
     }
@@ -107,14 +108,14 @@ impl Bench {
     fn line(
         &self,
         name: &str,
-        kernel: &Kernel,
-        groups: u32,
+        linear: &GridKernel,
         weights: WeightLayout,
         x: ActivationLayout,
     ) -> Result<(), DriverError> {
         if !name.contains(&self.filter) {
             return Ok(());
         }
+        let groups = linear.grid.workgroups(x.rows()).expect("a launch");
         let weight_len_bytes = 4 * weights.buffer_len() as usize;
         let len_bytes = |object: &str| {
             4 * match object {
@@ -127,7 +128,7 @@ impl Bench {
             }
         };
         let copies = (ROTATED_LEN_BYTES / weight_len_bytes).clamp(2, LAUNCHES);
-        let seconds = self.seconds(kernel, groups, copies, len_bytes)?;
+        let seconds = self.seconds(&linear.kernel, groups, copies, len_bytes)?;
         let bytes_a_second = weight_len_bytes as f64 / seconds;
         let operations = 2.0 * f64::from(weights.rows()) * f64::from(weights.width()) * f64::from(x.rows());
         println!(

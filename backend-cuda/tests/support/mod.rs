@@ -12,6 +12,7 @@ use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::legal::{is_legal, legalize};
 use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::{Kernel, parse, verify};
+use unisonic_core::launch::Hardware;
 use unisonic_core::plan::{Activation, RopeStyle};
 use unisonic_core::planes::activation::{ActivationLayout, Digits};
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
@@ -19,7 +20,7 @@ use unisonic_cuda::ptx::{Target, emit};
 use unisonic_planner::kernels::linear::Epilogue;
 use unisonic_planner::kernels::of_plan::Template;
 use unisonic_planner::kernels::{
-    A16Form, Attention, KvLayout, Outputs, PrepareQuery, RmsNorm, Rope, WriteKv,
+    A16Form, Attention, KvLayout, Outputs, PrefillShape, PrepareQuery, RmsNorm, Rope, WriteKv,
 };
 
 /// A path of this crate.
@@ -66,6 +67,8 @@ pub fn templates() -> Vec<(String, Kernel)> {
     let (a16, f32) = (Outputs { f32: false, a16: Some(form) }, Outputs { f32: true, a16: None });
     let layout = KvLayout { heads: 4, head_len };
     let attention = Attention { layout, heads, kappa: 0.127, window: None, soft_cap: None };
+    let prefill = PrefillShape::new(attention, &Hardware::SM_86).unwrap();
+    let prefill = Template::AttentionPrefill(attention, prefill);
     let rope = Some(Rope { style: RopeStyle::HalfSplit, pairs: head_len / 2 });
     let norm = RmsNorm { width: 3584, eps: 1e-6, add: false, outputs: a16 };
     let query = PrepareQuery { heads, head_len, norm_eps: None, rope };
@@ -78,9 +81,9 @@ pub fn templates() -> Vec<(String, Kernel)> {
         ("write_kv".to_owned(), Template::WriteKv(WriteKv { layout, norm_eps: None, rope })),
         ("attention_decode".to_owned(), Template::AttentionDecode(attention, 1)),
         ("attention_merge".to_owned(), Template::AttentionMerge(attention, f32)),
-        ("attention_prefill".to_owned(), Template::AttentionPrefill(attention)),
+        ("attention_prefill".to_owned(), prefill),
     ]);
-    templates.into_iter().map(|(name, template)| (name, template.kernel())).collect()
+    templates.into_iter().map(|(name, template)| (name, template.kernel(&Hardware::SM_86).kernel)).collect()
 }
 
 /// A linear layer as wide as the model.

@@ -5,7 +5,7 @@ use unisonic_core::kir::{Kernel, Scalar};
 
 use super::elementary::ord;
 use super::reduce::CLUSTER;
-use super::{ROW_LANES, RowKernel};
+use super::{GridKernel, ROW_LANES};
 
 /// Logits of a part: what a workgroup of [`argmax_parts`] reads.
 pub const PART_LEN: u32 = 16 * ROW_LANES;
@@ -51,15 +51,15 @@ fn worst(k: &Build) -> Best<'_> {
 }
 
 /// The best of each part of a row of logits, for [`argmax_join`]. Buffers: `logits`, rows of `width` f32;
-/// `orders` (i32, the ordered integer) and `ids` (u32), [`RowKernel::groups_a_row`] a row. Reads 4 bytes a
+/// `orders` (i32, the ordered integer) and `ids` (u32), one of each workgroup. Reads 4 bytes a
 /// logit, which is all that counts.
-pub fn argmax_parts(width: u32) -> RowKernel {
-    let groups_a_row = width.div_ceil(PART_LEN);
+pub fn argmax_parts(width: u32) -> GridKernel {
+    let workgroups_a_row = width.div_ceil(PART_LEN);
     let kernel = kernel("argmax_parts", ROW_LANES, |k| {
         let logits = k.read("logits", Scalar::F32);
         let (out_orders, out_ids) = (k.write("out_orders", Scalar::I32), k.write("out_ids", Scalar::U32));
         let (group, lane) = (k.group_id(), k.local_id());
-        let (row, part) = (group / groups_a_row, group % groups_a_row);
+        let (row, part) = (group / workgroups_a_row, group % workgroups_a_row);
         let first = part * PART_LEN;
         let end = (first + PART_LEN).min(k.u32(width));
         let best = k.fold(first + lane, end, ROW_LANES, worst(k), |id, best| {
@@ -71,12 +71,12 @@ pub fn argmax_parts(width: u32) -> RowKernel {
             out_ids.store(group, id);
         });
     });
-    RowKernel { kernel, groups_a_row, flags_a_row: 0 }
+    GridKernel::rows(kernel, workgroups_a_row)
 }
 
 /// The id with the largest logit, the lowest of equals (`core::numerics::sampling::most_likely`), from what
 /// [`argmax_parts`] of the same width found. Buffers: `part_orders`, `part_ids`; `tokens`, a u32 a row.
-pub fn argmax_join(width: u32) -> RowKernel {
+pub fn argmax_join(width: u32) -> GridKernel {
     let parts = width.div_ceil(PART_LEN);
     let kernel: Kernel = kernel("argmax_join", ROW_LANES, |k| {
         let (part_orders, part_ids) = (k.read("part_orders", Scalar::I32), k.read("part_ids", Scalar::U32));
@@ -89,5 +89,5 @@ pub fn argmax_join(width: u32) -> RowKernel {
         let [_, id] = best_of_group(k, best);
         k.when(lane.eq(k.u32(0)), || tokens.store(row, id));
     });
-    RowKernel { kernel, groups_a_row: 1, flags_a_row: 0 }
+    GridKernel::rows(kernel, 1)
 }

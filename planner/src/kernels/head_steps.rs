@@ -4,7 +4,7 @@ use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::numerics::range::{ACTIVATION_LIMIT, HEAD_LIMIT};
 
-use super::RowKernel;
+use super::GridKernel;
 use super::heads::{Head, HeadNormIn, Rope, RopeIn, amax, rotate_value};
 use super::kv::{KEYS, KvLayout, Pages};
 use super::quantizer::{Bits, Quantizer, pack, split};
@@ -79,14 +79,14 @@ impl<'k> HeadInputs<'k> {
 /// RMSNorm of each head (`core::numerics::norm::rms_norm`). Buffers: `x`, rows of `heads*head_len` f32;
 /// `weight`; `out` like x; `flags`, a word a head. Reads x twice, the second time from a cache, and writes 4
 /// bytes an element; 10 operations.
-pub fn head_norm(heads: u32, head_len: u32, eps: f32, shape: HeadShape) -> RowKernel {
-    let groups_a_row = shape.groups(heads);
+pub fn head_norm(heads: u32, head_len: u32, eps: f32, shape: HeadShape) -> GridKernel {
+    let workgroups_a_row = shape.groups(heads);
     let kernel: Kernel = kernel("head_norm", shape.clusters * CLUSTER, |k| {
         let x = k.read("x", Scalar::F32);
         let inputs = HeadInputs::declare(k, Some(eps), None);
         let (out, flags) = (k.write("out", Scalar::F32), k.write("flags", Scalar::U32));
         let group = k.group_id();
-        let at = At::new(k, shape, group / groups_a_row, group % groups_a_row, heads);
+        let at = At::new(k, shape, group / workgroups_a_row, group % workgroups_a_row, heads);
         let number = at.row * heads + at.head;
         let head = Head::new(k, x, number * head_len, head_len, inputs.norm);
         for word in head.values(None) {
@@ -96,28 +96,28 @@ pub fn head_norm(heads: u32, head_len: u32, eps: f32, shape: HeadShape) -> RowKe
         }
         at.store_once(flags, number, head.in_range().select(k.u32(0), k.u32(1)));
     });
-    RowKernel { kernel, groups_a_row, flags_a_row: heads }
+    GridKernel::rows(kernel, workgroups_a_row).with_flags(heads)
 }
 
 /// RoPE of each head (`core::numerics::rope::rotate`). Buffers: `x`, rows of `heads*head_len` f32; `rope`, rows
 /// of the position table: `pairs` cosines, then as many sines; `positions`, a u32 a row: its row of the table;
 /// `out` like x. Reads x twice, the second time from a cache, and writes 4 bytes an element; 3 operations.
-pub fn rope(heads: u32, head_len: u32, rope: Rope, shape: HeadShape) -> RowKernel {
-    let groups_a_row = shape.groups(heads);
+pub fn rope(heads: u32, head_len: u32, rope: Rope, shape: HeadShape) -> GridKernel {
+    let workgroups_a_row = shape.groups(heads);
     let kernel: Kernel = kernel("rope", shape.clusters * CLUSTER, |k| {
         let x = k.read("x", Scalar::F32);
         let inputs = HeadInputs::declare(k, None, Some(rope));
         let positions = k.read("positions", Scalar::U32);
         let out = k.write("out", Scalar::F32);
         let group = k.group_id();
-        let at = At::new(k, shape, group / groups_a_row, group % groups_a_row, heads);
+        let at = At::new(k, shape, group / workgroups_a_row, group % workgroups_a_row, heads);
         let first = (at.row * heads + at.head) * head_len;
         let head = Head::new(k, x, first, head_len, None);
         for word in head.values(inputs.rope_in(positions.load(at.row))) {
             k.when(at.exists & word.exists, || out.store(first + (word.number << 2), word.four));
         }
     });
-    RowKernel { kernel, groups_a_row, flags_a_row: 0 }
+    GridKernel::rows(kernel, workgroups_a_row)
 }
 
 /// What becomes of the heads of queries.
@@ -139,9 +139,9 @@ pub struct PrepareQuery {
 /// rotation; `positions`, a u32 a row; `high` and `low`, i8x4, `[row][head][head_len/4]`; `scales`, f32,
 /// `[row][head]`; `flags`, a word a head. Reads 4 bytes an element, with norm and RoPE more from a cache, and
 /// writes 2; about 30 operations.
-pub fn prepare_query(query: PrepareQuery, shape: HeadShape) -> RowKernel {
+pub fn prepare_query(query: PrepareQuery, shape: HeadShape) -> GridKernel {
     let PrepareQuery { heads, head_len, norm_eps, rope } = query;
-    let groups_a_row = shape.groups(heads);
+    let workgroups_a_row = shape.groups(heads);
     let kernel: Kernel = kernel("prepare_query", shape.clusters * CLUSTER, |k| {
         let q = k.read("q", Scalar::F32);
         let inputs = HeadInputs::declare(k, norm_eps, rope);
@@ -149,7 +149,7 @@ pub fn prepare_query(query: PrepareQuery, shape: HeadShape) -> RowKernel {
         let (high, low) = (k.write("high", Scalar::I8x4), k.write("low", Scalar::I8x4));
         let (scales, flags) = (k.write("scales", Scalar::F32), k.write("flags", Scalar::U32));
         let group = k.group_id();
-        let at = At::new(k, shape, group / groups_a_row, group % groups_a_row, heads);
+        let at = At::new(k, shape, group / workgroups_a_row, group % workgroups_a_row, heads);
         let number = at.row * heads + at.head;
         let head = Head::new(k, q, number * head_len, head_len, inputs.norm);
         let quantized = Sixteen::new(k, &head, inputs.rope_in(positions.load(at.row)));
@@ -163,7 +163,7 @@ pub fn prepare_query(query: PrepareQuery, shape: HeadShape) -> RowKernel {
         at.store_once(scales, number, quantized.scale);
         at.store_once(flags, number, quantized.in_range.select(k.u32(0), k.u32(1)));
     });
-    RowKernel { kernel, groups_a_row, flags_a_row: heads }
+    GridKernel::rows(kernel, workgroups_a_row).with_flags(heads)
 }
 
 /// K16 or Q16 of a head.
@@ -215,11 +215,11 @@ pub struct WriteKv {
 /// sequence; `cache` ([`KvLayout`]); `flags`, a word a key head, then a word a value head. Parameter:
 /// `pages_a_sequence`. Reads 8 bytes an element, with norm and RoPE more from a cache, and writes 3; about 35
 /// operations.
-pub fn write_kv(write: WriteKv, shape: HeadShape) -> RowKernel {
+pub fn write_kv(write: WriteKv, shape: HeadShape) -> GridKernel {
     let WriteKv { layout, norm_eps, rope } = write;
     let KvLayout { heads, head_len } = layout;
     let of_keys = shape.groups(heads);
-    let groups_a_row = 2 * of_keys;
+    let workgroups_a_row = 2 * of_keys;
     let kernel: Kernel = kernel("write_kv", shape.clusters * CLUSTER, |k| {
         let (keys, values) = (k.read("k", Scalar::F32), k.read("v", Scalar::F32));
         let inputs = HeadInputs::declare(k, norm_eps, rope);
@@ -227,7 +227,7 @@ pub fn write_kv(write: WriteKv, shape: HeadShape) -> RowKernel {
         let pages = Pages::declare(k);
         let (cache, flags) = (k.write("cache", Scalar::I8x4), k.write("flags", Scalar::U32));
         let group = k.group_id();
-        let (row, part) = (group / groups_a_row, group % groups_a_row);
+        let (row, part) = (group / workgroups_a_row, group % workgroups_a_row);
         let at = At::new(k, shape, row, part % of_keys, heads);
         let position = positions.load(row);
         let block = layout.block(pages(row).page(position / KEYS), at.head);
@@ -244,7 +244,7 @@ pub fn write_kv(write: WriteKv, shape: HeadShape) -> RowKernel {
         let flag = row * (2 * heads) + part / of_keys * heads + at.head;
         at.store_once(flags, flag, in_range.select(k.u32(0), k.u32(1)));
     });
-    RowKernel { kernel, groups_a_row, flags_a_row: 2 * heads }
+    GridKernel::rows(kernel, workgroups_a_row).with_flags(2 * heads)
 }
 
 /// A slot of a block of the cache.

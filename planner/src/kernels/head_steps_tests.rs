@@ -3,7 +3,7 @@ use unisonic_core::numerics::{norm, rope as reference};
 use unisonic_core::plan::RopeStyle;
 
 use super::super::kv::tests::Cache;
-use super::super::tests::{bits, bytes, floats, launch, launch_groups, rows, word_bytes, words};
+use super::super::tests::{bits, bytes, floats, launch, launch_groups, rows, word_bytes, words, workgroups};
 use super::{HeadShape, KvLayout, PrepareQuery, Rope, WriteKv};
 
 const EPS: f32 = 1e-6;
@@ -163,7 +163,7 @@ fn keys_and_values_equal_the_reference() {
             let at = buffers.len();
             let mut cache = Cache::poisoned(layout, 4);
             buffers.extend([cache.bytes.clone(), vec![0xEE; 4 * 2 * heads * 5]]);
-            let groups = 5 * template.groups_a_row;
+            let groups = workgroups(&template, 5);
             let found = launch_groups(&template.kernel, groups, vec![3], buffers);
 
             let rope = rope.zip(table.as_deref());

@@ -1,6 +1,6 @@
 //! Kernel templates: what a GPU runs for each step, written once with `core::kir::build`.
 //!
-//! A template is a function from the constants of a step to a kernel, mostly a [`RowKernel`]. What it computes
+//! A template is a function from the constants of a step to a kernel, with its grid ([`GridKernel`]). What it computes
 //! is defined by a function of `core::numerics`, and tests compare the two bit for bit: [`samples`] has
 //! launches of every template with what they have to write. Start reading at [`rms_norm()`]; [`elementary`] has
 //! the functions that all of them use, [`reduce`] the one order of float sums.
@@ -10,6 +10,8 @@ mod argmax;
 mod attention;
 pub mod elementary;
 mod embed;
+mod fit;
+mod grid;
 mod head_steps;
 mod heads;
 mod kv;
@@ -28,12 +30,13 @@ pub use attention::{
     Attention, DecodeShape, PrefillShape, attention_decode, attention_merge, attention_prefill,
 };
 pub use embed::{embed_blocks, embed_floats};
+pub use grid::{Grid, GridKernel};
 pub use head_steps::{HeadShape, PrepareQuery, WriteKv, head_norm, prepare_query, rope, write_kv};
 pub use heads::Rope;
 pub use kv::KvLayout;
 pub use quantize::{Outputs, SuperblockShape, gate, quantize_a16};
 pub use rms_norm::{RmsNorm, rms_norm};
-pub use rowwise::{RowKernel, add, select_rows, soft_cap};
+pub use rowwise::{add, select_rows, soft_cap};
 
 /// Invocations of a workgroup of a kernel that works on rows: the virtual lanes of
 /// [`unisonic_core::numerics::float::tree256`].

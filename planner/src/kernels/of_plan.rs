@@ -4,7 +4,8 @@
 //! [`plan_templates`].
 
 use unisonic_core::format::blocks::BlockFormat;
-use unisonic_core::kir::Kernel;
+use unisonic_core::kir::legal::legalize;
+use unisonic_core::launch::Hardware;
 use unisonic_core::plan::{
     Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, Op, Plan, RopeTableId, Step, WeightId,
 };
@@ -15,6 +16,8 @@ use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 use super::attention::{
     Attention, DecodeShape, PrefillShape, attention_decode, attention_merge, attention_prefill,
 };
+use super::fit::misfit;
+use super::grid::GridKernel;
 use super::linear::{Epilogue, Residual, SplitK, Tiled, split_k, tiled};
 use super::{
     A16Form, HeadShape, KvLayout, Outputs, PrepareQuery, RmsNorm, Rope, SuperblockShape, WriteKv, add,
@@ -47,8 +50,8 @@ pub enum Template {
     AttentionDecode(Attention, u32),
     /// [`attention_merge`].
     AttentionMerge(Attention, Outputs),
-    /// [`attention_prefill`].
-    AttentionPrefill(Attention),
+    /// [`attention_prefill`]: its shape says how many rows a tile has.
+    AttentionPrefill(Attention, PrefillShape),
     /// [`gate`]: function, width.
     Gate(Activation, u32, Outputs),
     /// [`add`]: width.
@@ -61,41 +64,42 @@ pub enum Template {
 
 /// Rows from which the tiled product is used.
 const TILED_ROWS: u32 = 32;
-/// Of a GPU of middling size, for choices that depend on it.
-const MULTIPROCESSORS: u32 = 64;
 /// Rows from which many rows of a sequence attend together.
 const PREFILL_ROWS: u32 = 17;
 
 impl Template {
-    /// The kernel, with the tuning that was measured to be good.
-    pub fn kernel(&self) -> Kernel {
+    /// The kernel for a device, legal there, with the tuning that was measured to be good.
+    pub fn kernel(&self, hardware: &Hardware) -> GridKernel {
+        let template = self.tuned(hardware);
+        let kernel = legalize(&template.kernel, &hardware.caps);
+        debug_assert_eq!(misfit(&kernel, hardware), None, "{self:?}, {hardware:?}");
+        GridKernel { kernel, ..template }
+    }
+
+    fn tuned(&self, hardware: &Hardware) -> GridKernel {
         let (of_heads, of_superblocks) = (HeadShape::default(), SuperblockShape::default());
         match *self {
-            Template::EmbedBlocks(format, width, scale) => embed_blocks(format, width, scale).kernel,
-            Template::EmbedFloats(source, width, scale) => embed_floats(source, width, scale).kernel,
-            Template::RmsNorm(norm) => rms_norm(norm).kernel,
-            Template::Quantize(form) => quantize_a16(form, of_superblocks).kernel,
+            Template::EmbedBlocks(format, width, scale) => embed_blocks(format, width, scale),
+            Template::EmbedFloats(source, width, scale) => embed_floats(source, width, scale),
+            Template::RmsNorm(norm) => rms_norm(norm),
+            Template::Quantize(form) => quantize_a16(form, of_superblocks),
             Template::Linear(weights, x, epilogue) if x.rows() >= TILED_ROWS => {
-                tiled(weights, x, epilogue, Tiled::new(weights, x)).kernel
+                tiled(weights, x, epilogue, Tiled::new(weights, x))
             }
-            Template::Linear(weights, x, epilogue) => {
-                split_k(weights, x, epilogue, SplitK::new(weights, x)).kernel
-            }
-            Template::HeadNorm(heads, head_len, eps) => head_norm(heads, head_len, eps, of_heads).kernel,
-            Template::Rope(heads, head_len, of) => rope(heads, head_len, of, of_heads).kernel,
-            Template::PrepareQuery(query) => prepare_query(query, of_heads).kernel,
-            Template::WriteKv(write) => write_kv(write, of_heads).kernel,
+            Template::Linear(weights, x, epilogue) => split_k(weights, x, epilogue, SplitK::new(weights, x)),
+            Template::HeadNorm(heads, head_len, eps) => head_norm(heads, head_len, eps, of_heads),
+            Template::Rope(heads, head_len, of) => rope(heads, head_len, of, of_heads),
+            Template::PrepareQuery(query) => prepare_query(query, of_heads),
+            Template::WriteKv(write) => write_kv(write, of_heads),
             Template::AttentionDecode(attention, rows) => {
-                attention_decode(attention, DecodeShape::spread(attention, rows, MULTIPROCESSORS)).kernel
+                attention_decode(attention, DecodeShape::spread(attention, rows, hardware.multiprocessors))
             }
-            Template::AttentionMerge(attention, outputs) => attention_merge(attention, outputs).kernel,
-            Template::AttentionPrefill(attention) => attention_prefill(attention, PrefillShape::default()),
-            Template::Gate(activation, width, outputs) => {
-                gate(activation, width, outputs, of_superblocks).kernel
-            }
-            Template::Add(width) => add(width).kernel,
-            Template::SelectRows(width) => select_rows(width).kernel,
-            Template::SoftCap(width, cap) => soft_cap(width, cap).kernel,
+            Template::AttentionMerge(attention, outputs) => attention_merge(attention, outputs),
+            Template::AttentionPrefill(attention, shape) => attention_prefill(attention, shape),
+            Template::Gate(activation, width, outputs) => gate(activation, width, outputs, of_superblocks),
+            Template::Add(width) => add(width),
+            Template::SelectRows(width) => select_rows(width),
+            Template::SoftCap(width, cap) => soft_cap(width, cap),
         }
     }
 }
@@ -109,11 +113,11 @@ pub struct PlanTemplates {
     pub of_step: Vec<Vec<usize>>,
 }
 
-/// The templates that a plan needs for batches of `rows` rows.
-pub fn plan_templates(plan: &Plan, rows: u32) -> Result<PlanTemplates, TemplateError> {
+/// The templates that a plan needs for batches of `rows` rows on a device.
+pub fn plan_templates(plan: &Plan, rows: u32, hardware: &Hardware) -> Result<PlanTemplates, TemplateError> {
     let mut found = PlanTemplates { templates: vec![], of_step: vec![] };
     for (number, step) in plan.steps.iter().enumerate() {
-        let reader = Reader { plan, rows, later: &plan.steps[number + 1..], label: &step.label };
+        let reader = Reader { plan, rows, hardware, later: &plan.steps[number + 1..], label: &step.label };
         let mut of_step = vec![];
         for template in reader.templates(&step.op)? {
             let known = found.templates.iter().position(|other| *other == template);
@@ -156,6 +160,7 @@ pub enum TemplateError {
 struct Reader<'a> {
     plan: &'a Plan,
     rows: u32,
+    hardware: &'a Hardware,
     /// The steps after it.
     later: &'a [Step],
     label: &'a str,
@@ -211,8 +216,9 @@ impl Reader<'_> {
                 self.check_head_len(layer.head_len)?;
                 let layout = KvLayout { heads: layer.heads, head_len: layer.head_len };
                 let attention = Attention { layout, heads: self.heads(q).0, kappa, window, soft_cap };
-                if self.rows >= PREFILL_ROWS && PrefillShape::default().rows_a_tile(attention) > 0 {
-                    return Ok(vec![Template::AttentionPrefill(attention)]);
+                let shape = PrefillShape::new(attention, self.hardware);
+                if let Some(shape) = shape.filter(|_| self.rows >= PREFILL_ROWS) {
+                    return Ok(vec![Template::AttentionPrefill(attention, shape)]);
                 }
                 let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?);
                 return Ok(vec![Template::AttentionDecode(attention, self.rows), merge]);

@@ -23,10 +23,10 @@ fn the_kernels_of_every_architecture_verify_and_can_be_made_legal() {
     for sample in samples::all() {
         let plan = plan_of(&sample);
         for rows in [1, 2, 16, 17, 64] {
-            let found = plan_templates(&plan, rows).expect(sample.name);
+            let found = plan_templates(&plan, rows, &Hardware::SM_86).expect(sample.name);
             assert_eq!(found.of_step.len(), plan.steps.len());
             for template in &found.templates {
-                let kernel = template.kernel();
+                let kernel = template.kernel(&Hardware::SM_86).kernel;
                 assert_eq!(verify(&kernel), [], "{}: {template:?}", sample.name);
                 let legal = legalize(&kernel, &DEVICES[1]);
                 assert!(is_legal(&legal.body, &legal, &DEVICES[1]), "{}: {template:?}", sample.name);
@@ -39,7 +39,7 @@ fn the_kernels_of_every_architecture_verify_and_can_be_made_legal() {
 #[test]
 fn activations_have_the_digits_of_their_readers() {
     let plan = plan_of(&samples::llama());
-    let found = plan_templates(&plan, 1).expect("kernels");
+    let found = plan_templates(&plan, 1, &Hardware::SM_86).expect("kernels");
     let of_norm = found.templates.iter().find_map(|template| match template {
         Template::RmsNorm(norm) => norm.outputs.a16,
         _ => None,
@@ -48,7 +48,7 @@ fn activations_have_the_digits_of_their_readers() {
     assert_eq!((form.digits, form.sums), (Some(Digits::Eight), false));
 
     let mixed = samples::llama().change("blk.0.attn_q.weight", |tensor| tensor.ty = GgmlType::Q2_K);
-    let error = plan_templates(&plan_of(&mixed), 1).expect_err("two kinds of digits");
+    let error = plan_templates(&plan_of(&mixed), 1, &Hardware::SM_86).expect_err("two kinds of digits");
     assert!(matches!(&error, TemplateError::Digits { label } if label.contains("blk.0")), "{error}");
 }
 
@@ -64,12 +64,12 @@ fn heads_that_no_kernel_takes_are_an_error() {
             }
         }
         plan.kv_layers.iter_mut().for_each(|layer| layer.head_len = head_len);
-        match plan_templates(&plan, 1) {
+        match plan_templates(&plan, 1, &Hardware::SM_86) {
             Ok(found) => {
                 assert!(is_taken, "{head_len}");
                 let of_heads = |template: &&Template| matches!(template, Template::AttentionDecode(..));
                 let template = found.templates.iter().find(of_heads).expect("attention");
-                assert_eq!(verify(&template.kernel()), [], "{head_len}");
+                assert_eq!(verify(&template.kernel(&Hardware::SM_86).kernel), [], "{head_len}");
             }
             Err(error) => {
                 assert!(!is_taken, "{error}");

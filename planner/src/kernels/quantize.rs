@@ -4,7 +4,7 @@ use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::plan::Activation;
 
-use super::RowKernel;
+use super::GridKernel;
 use super::a16::{A16Form, A16Out, Place, SUPERBLOCK, four, store_four};
 use super::elementary::gate as gate_of;
 use super::reduce::CLUSTER;
@@ -26,7 +26,7 @@ impl Default for SuperblockShape {
 ///
 /// Buffers: `x`, rows of `form.width` f32; the regions of the form ([`A16Form`]); `flags`, a word a superblock.
 /// Reads 4 bytes an element and writes about 2.
-pub fn quantize_a16(form: A16Form, shape: SuperblockShape) -> RowKernel {
+pub fn quantize_a16(form: A16Form, shape: SuperblockShape) -> GridKernel {
     superblocks("quantize_a16", form.width, shape, |k| {
         let x = k.read("x", Scalar::F32);
         let to = A16Out::declare(k, form);
@@ -57,7 +57,7 @@ pub struct Outputs {
 ///
 /// Buffers: `gate` and `up`, rows of `width` f32; `out`, rows of f32, if asked; the regions of the form and
 /// `flags`, a word a superblock, if asked. Reads 8 bytes an element, writes 4 and about 2; about 60 operations.
-pub fn gate(activation: Activation, width: u32, outputs: Outputs, shape: SuperblockShape) -> RowKernel {
+pub fn gate(activation: Activation, width: u32, outputs: Outputs, shape: SuperblockShape) -> GridKernel {
     let template = superblocks("gate", width, shape, |k| {
         let (gate, up) = (k.read("gate", Scalar::F32), k.read("up", Scalar::F32));
         let results = Results::declare(k, width, outputs);
@@ -121,15 +121,15 @@ fn superblocks(
     width: u32,
     shape: SuperblockShape,
     body: impl for<'k> FnOnce(&'k Build) -> Body<'k>,
-) -> RowKernel {
-    let groups_a_row = width.div_ceil(SUPERBLOCK * shape.clusters);
+) -> GridKernel {
+    let workgroups_a_row = width.div_ceil(SUPERBLOCK * shape.clusters);
     let kernel: Kernel = kernel(name, shape.clusters * CLUSTER, |k| {
         let body = body(k);
         let (group, cluster) = (k.group_id(), k.local_id() / CLUSTER);
-        let s = (group % groups_a_row) * shape.clusters + cluster;
-        body(Place::new(k, group / groups_a_row, s, width));
+        let s = (group % workgroups_a_row) * shape.clusters + cluster;
+        body(Place::new(k, group / workgroups_a_row, s, width));
     });
-    RowKernel { kernel, groups_a_row, flags_a_row: 0 }
+    GridKernel::rows(kernel, workgroups_a_row)
 }
 
 #[cfg(test)]

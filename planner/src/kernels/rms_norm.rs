@@ -9,7 +9,7 @@ use super::a16::{Place, SUPERBLOCK, four};
 use super::elementary::{is_below, rsqrt, snap};
 use super::quantize::{Outputs, Results};
 use super::reduce::{CLUSTER, tree256};
-use super::{ROW_LANES, RowKernel};
+use super::{GridKernel, ROW_LANES};
 
 /// What an RMSNorm does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub struct RmsNorm {
 /// regions of A16, if asked; `flags`. Flags are a word a superblock with A16, else a word a row: 1 where the
 /// row's y is +0, being out of range, or the superblock is. Reads x twice (the second time from a cache), the
 /// weight once, and writes 4 bytes an element and about 2: about 25 operations.
-pub fn rms_norm(norm: RmsNorm) -> RowKernel {
+pub fn rms_norm(norm: RmsNorm) -> GridKernel {
     let RmsNorm { width, eps, add, outputs } = norm;
     let kernel: Kernel = kernel("rms_norm", ROW_LANES, |k| {
         let (x, weight) = (k.read("x", Scalar::F32), k.read("weight", Scalar::F32));
@@ -68,7 +68,7 @@ pub fn rms_norm(norm: RmsNorm) -> RowKernel {
         }
     });
     let flags_a_row = outputs.a16.map_or(1, |form| form.superblocks());
-    RowKernel { kernel, groups_a_row: 1, flags_a_row }
+    GridKernel::rows(kernel, 1).with_flags(flags_a_row)
 }
 
 /// Loads that are on the way at once.

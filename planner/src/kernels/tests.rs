@@ -5,12 +5,17 @@ use unisonic_core::kir::interp::{Launch, run};
 use unisonic_core::kir::legal::{Caps, legalize};
 use unisonic_core::kir::verify;
 
-use super::RowKernel;
+use super::GridKernel;
 pub use super::samples::data::{bits, bytes, floats, random, rows, word_bytes, words};
 
 /// Verifies a kernel and runs it for some rows; the buffers afterwards.
-pub fn launch(template: &RowKernel, rows: usize, buffers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    launch_groups(&template.kernel, rows as u32 * template.groups_a_row, vec![], buffers)
+pub fn launch(template: &GridKernel, rows: usize, buffers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    launch_groups(&template.kernel, workgroups(template, rows as u32), vec![], buffers)
+}
+
+/// Workgroups of a launch ([`super::Grid::workgroups`]).
+pub fn workgroups(template: &GridKernel, count: u32) -> u32 {
+    template.grid.workgroups(count).unwrap_or_else(|| panic!("{count} times {:?}", template.grid))
 }
 
 /// Verifies a kernel and runs it, on a device that has everything and, legalised, on one that has next to

@@ -3,10 +3,10 @@
 use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
 
-use super::super::RowKernel;
 use super::super::elementary::{not, snap};
 use super::super::kv::{KEYS, Pages};
 use super::super::reduce::CLUSTER;
+use super::super::{Grid, GridKernel};
 use super::chunk::{
     chunk_weights, number_of_word, query_scale, transpose, value_weights, where_visible, word_of_weights,
 };
@@ -55,7 +55,7 @@ impl DecodeShape {
 /// (`core::numerics::attention::attend_chunk`, level 1 of `core::numerics::merge`); [`super::attention_merge`]
 /// makes the end of them.
 ///
-/// A launch has `rows * groups_a_row * groups` workgroups, `groups` a parameter: at least the groups of the
+/// A launch has `rows * workgroups_a_row * groups` workgroups, `groups` a parameter: at least the groups of the
 /// longest sequence. Workgroups of groups that a row does not see do nothing.
 ///
 /// Buffers: `high`, `low`, `scales` (Q16 as [`super::super::prepare_query`] writes it); `positions`, a u32 a
@@ -63,12 +63,12 @@ impl DecodeShape {
 /// `sums` (f32), `[row][head][group]`; `outputs`, f32, `[row][head][group][head_len]`. Parameters:
 /// `pages_a_sequence`, `groups`. Reads the cache of a KV head once for the heads of the shape, `3*head_len + 8`
 /// bytes a key; `5*head_len/4` dot products of four a key and query head, about 80 more operations.
-pub fn attention_decode(attention: Attention, shape: DecodeShape) -> RowKernel {
+pub fn attention_decode(attention: Attention, shape: DecodeShape) -> GridKernel {
     let layout = attention.layout;
     let head_len = layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= 256, "heads of {head_len}");
     let tiles = attention.heads_a_kv_head().div_ceil(shape.heads);
-    let groups_a_row = layout.heads * tiles;
+    let workgroups_a_row = layout.heads * tiles;
     let kernel: Kernel = kernel("attention_decode", LANES, |k| {
         // Without it, NVIDIA's assembler spills on some targets.
         k.resident(1);
@@ -81,7 +81,7 @@ pub fn attention_decode(attention: Attention, shape: DecodeShape) -> RowKernel {
 
         let unit = k.group_id() / states.groups;
         let group = k.group_id() % states.groups;
-        let (row, part) = (unit / groups_a_row, unit % groups_a_row);
+        let (row, part) = (unit / workgroups_a_row, unit % workgroups_a_row);
         let (kv_head, tile) = (part / tiles, part % tiles);
         let seen = Seen::new(k, positions.load(row), attention.window);
         let first_chunk = seen.first_chunk().max(group * GROUP);
@@ -111,7 +111,7 @@ pub fn attention_decode(attention: Attention, shape: DecodeShape) -> RowKernel {
             work.merge(&shared, &states, group, [first_chunk, end_chunk]);
         });
     });
-    RowKernel { kernel, groups_a_row, flags_a_row: 0 }
+    GridKernel { kernel, grid: Grid::RowGroups(workgroups_a_row), flags_a_row: 0 }
 }
 
 /// Q16 of all heads.

@@ -8,7 +8,7 @@ use super::super::a16::Place;
 use super::super::elementary::{recip, snap};
 use super::super::quantize::{Outputs, Results};
 use super::super::reduce::CLUSTER;
-use super::super::{ROW_LANES, RowKernel};
+use super::super::{GridKernel, ROW_LANES};
 use super::state::State;
 use super::{Attention, GROUP, Seen};
 
@@ -19,11 +19,11 @@ use super::{Attention, GROUP, Seen};
 /// its own); `positions`, a u32 a row; `out`, rows of `heads*head_len` f32, if asked; the regions of A16 and
 /// `flags`, a word a superblock, if asked. Parameter: `groups`, as there. Reads 4 bytes an element and group,
 /// writes 4 and about 2; about 15 operations an element and group.
-pub fn attention_merge(attention: Attention, outputs: Outputs) -> RowKernel {
+pub fn attention_merge(attention: Attention, outputs: Outputs) -> GridKernel {
     let head_len = attention.layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= ROW_LANES, "heads of {head_len}");
     let width = attention.heads * head_len;
-    let groups_a_row = width.div_ceil(ROW_LANES);
+    let workgroups_a_row = width.div_ceil(ROW_LANES);
     let kernel: Kernel = kernel("attention_merge", ROW_LANES, |k| {
         let (maxima, sums) = (k.read("group_maxima", Scalar::I32), k.read("group_sums", Scalar::F32));
         let group_outputs = k.read("group_outputs", Scalar::F32);
@@ -31,7 +31,8 @@ pub fn attention_merge(attention: Attention, outputs: Outputs) -> RowKernel {
         let results = Results::declare(k, width, outputs);
         let groups = k.param("groups", Scalar::U32);
         let scratch = k.shared("scratch", Scalar::F32, ROW_LANES);
-        let (row, part, lane) = (k.group_id() / groups_a_row, k.group_id() % groups_a_row, k.local_id());
+        let (row, part, lane) =
+            (k.group_id() / workgroups_a_row, k.group_id() % workgroups_a_row, k.local_id());
         let element = part * ROW_LANES + lane;
         let seen = Seen::new(k, positions.load(row), attention.window);
         let first = seen.first_chunk() / GROUP;
@@ -61,14 +62,14 @@ pub fn attention_merge(attention: Attention, outputs: Outputs) -> RowKernel {
         k.barrier();
         // The first cluster has the superblock, the others one that no row has.
         let cluster = lane / CLUSTER;
-        let s = cluster.eq(k.u32(0)).select(part, k.u32(groups_a_row));
+        let s = cluster.eq(k.u32(0)).select(part, k.u32(workgroups_a_row));
         let at = Place::new(k, row, s, width);
         let b = (at.lane >> 2) << 5;
         let values = [0, 16].map(|half| scratch.load_vector(b + ((at.lane & 3) << 2) + half, 4));
         results.store(at, values, k.constant(Scalar::Bool.into(), 1));
     });
     let flags_a_row = outputs.a16.map_or(0, |form| form.superblocks());
-    RowKernel { kernel, groups_a_row, flags_a_row }
+    GridKernel::rows(kernel, workgroups_a_row).with_flags(flags_a_row)
 }
 
 /// `FWHT(o)*2^-s'` of heads whose elements are on neighbouring invocations; a block of the transform never

@@ -17,11 +17,14 @@
 
 use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
+use unisonic_core::launch::Hardware;
 use unisonic_core::numerics::fwht::{fwht_block, fwht_scales};
 
 use super::super::elementary::{abs_bits, exp2_pair, recip, snap};
+use super::super::fit::Room;
 use super::super::kv::{KEYS, Pages};
 use super::super::reduce::CLUSTER;
+use super::super::{Grid, GridKernel};
 use super::chunk::{ValueSteps, query_scale, score, transpose, weight, where_visible};
 use super::fragments::{PlaneRow, multiply, parts, rows_of_a};
 use super::state::{Merging, in_pairs};
@@ -41,13 +44,30 @@ pub struct PrefillShape {
     pub clusters: u32,
 }
 
-impl Default for PrefillShape {
-    fn default() -> Self {
-        Self { clusters: 4 }
-    }
-}
-
 impl PrefillShape {
+    /// Four clusters, which was measured to be fast, or as many as the device has room for. None if a KV head has more query
+    /// heads than fit, and without matrix instructions: dot products from shared memory are slower than
+    /// [`super::attention_decode`]'s.
+    pub fn new(attention: Attention, hardware: &Hardware) -> Option<Self> {
+        let fits = |shape: &Self| {
+            let total_len_bytes = 4 * shape.total_len(attention.layout.head_len);
+            // The transform exchanges vectors of four.
+            let room = Room { workgroup: shape.lanes(), shared_len_bytes: total_len_bytes, exchanged: 4 };
+            shape.rows_a_tile(attention) > 0 && room.fits(hardware)
+        };
+        [4, 2, 1].map(|clusters| Self { clusters }).into_iter().find(fits).filter(|_| hardware.caps.mma32)
+    }
+
+    /// Invocations.
+    fn lanes(self) -> u32 {
+        self.clusters * CLUSTER
+    }
+
+    /// Elements of the state of all groups: four values of each product for each invocation.
+    fn total_len(self, head_len: u32) -> u32 {
+        4 * products(head_len) * self.lanes()
+    }
+
     /// Rows of a tile; 0 if a KV head has more query heads than the workgroup has room for.
     pub fn rows_a_tile(self, attention: Attention) -> u32 {
         PAIRS * self.clusters / attention.heads_a_kv_head()
@@ -65,23 +85,21 @@ impl PrefillShape {
 ///
 /// Reads the keys and values that a tile sees once a tile, from a cache once a cluster; `5*head_len`
 /// multiply-adds of bytes and about 60 operations a key, row and head.
-pub fn attention_prefill(attention: Attention, shape: PrefillShape) -> Kernel {
+pub fn attention_prefill(attention: Attention, shape: PrefillShape) -> GridKernel {
     let layout = attention.layout;
     let head_len = layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= 256, "heads of {head_len}");
     assert!(shape.rows_a_tile(attention) > 0, "{attention:?} has too many heads for {shape:?}");
-    kernel("attention_prefill", shape.clusters * CLUSTER, |k| {
+    let kernel: Kernel = kernel("attention_prefill", shape.lanes(), |k| {
         let planes = [k.read("high", Scalar::I8x4), k.read("low", Scalar::I8x4)];
         let scales = k.read("scales", Scalar::F32);
         let (positions, tiles) = (k.read("positions", Scalar::U32), k.read("tiles", Scalar::U32));
         let pages = Pages::declare(k);
         let cache = k.read("cache", Scalar::I8x4);
         let out = k.write("out", Scalar::F32);
-        // The state of all groups, which is touched once a group: four values of each product for each
-        // invocation.
-        let products = dimension_groups(head_len) * 4;
-        let lanes = shape.clusters * CLUSTER;
-        let total = k.shared("total", Scalar::F32, 4 * products * lanes);
+        // The state of all groups, which is touched once a group.
+        let (products, lanes) = (products(head_len), shape.lanes());
+        let total = k.shared("total", Scalar::F32, shape.total_len(head_len));
 
         let (tile, kv_head) = (k.group_id() / layout.heads, k.group_id() % layout.heads);
         let (first_row, rows) = (tiles.load(tile * 2), tiles.load(tile * 2 + 1));
@@ -123,12 +141,18 @@ pub fn attention_prefill(attention: Attention, shape: PrefillShape) -> Kernel {
         });
         let outputs: Vec<V<'_>> = (0..products).map(|product| total.load_vector(slot(product), 4)).collect();
         work.finish(out, sum, outputs);
-    })
+    });
+    GridKernel { kernel, grid: Grid::Tiles(layout.heads), flags_a_row: 0 }
 }
 
 /// Groups of 32 dimensions of a head; of the last, only half may exist.
 fn dimension_groups(head_len: u32) -> u32 {
     head_len.div_ceil(32)
+}
+
+/// Products over keys of a chunk.
+fn products(head_len: u32) -> u32 {
+    dimension_groups(head_len) * 4
 }
 
 /// A row of the batch and a head of it.
@@ -184,7 +208,7 @@ impl<'k> Work<'k> {
     /// Level 1: the chunks of a group merge in ascending order; those without a visible key change nothing.
     fn group(&self, query: &Query<'k>, pages: Pages<'k>, [first, end]: [V<'k>; 2]) -> States<'k> {
         let k = self.k;
-        let products = dimension_groups(self.attention.layout.head_len) * 4;
+        let products = products(self.attention.layout.head_len);
         let mut nothing = vec![k.vector([k.i32(NOTHING); 2]), k.vector([k.f32(0.0); 2])];
         nothing.resize(2 + products as usize, k.vector([k.f32(0.0); 4]));
         let merged = k.fold_any([first, end], 1, &nothing, |chunk, state| {

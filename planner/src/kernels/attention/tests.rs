@@ -12,7 +12,9 @@ use super::super::kv::KvLayout;
 use super::super::kv::tests::Cache;
 use super::super::quantize::Outputs;
 use super::super::quantize::tests::{check_regions, form, regions};
-use super::super::tests::{bits, bytes, floats, launch_groups, launch_on, random, word_bytes, words};
+use super::super::tests::{
+    bits, bytes, floats, launch_groups, launch_on, random, word_bytes, words, workgroups,
+};
 use super::{Attention, DecodeShape, PrefillShape};
 
 /// Keys and values of a sequence for a KV head, quantised, chunk by chunk. Slots that were never written have
@@ -232,7 +234,7 @@ fn decode(world: &World, attention: Attention, batch: &Batch<'_>, shape: DecodeS
     buffers.push(world.cache.bytes.clone());
     buffers.extend([poison(states), poison(states), poison(states * attention.layout.head_len as usize)]);
     let params = vec![world.pages_a_sequence, groups];
-    batch.launch(&template.kernel, rows * template.groups_a_row * groups, params, buffers)[7..].to_vec()
+    batch.launch(&template.kernel, workgroups(&template, rows * groups), params, buffers)[7..].to_vec()
 }
 
 /// Rows of states of groups.
@@ -253,7 +255,7 @@ fn merge(
         buffers.extend(regions(form, rows));
         buffers.push(poison(rows * template.flags_a_row as usize));
     }
-    let launched = rows as u32 * template.groups_a_row;
+    let launched = workgroups(&template, rows as u32);
     batch.launch(&template.kernel, launched, vec![groups_of(world)], buffers)[4..].to_vec()
 }
 
@@ -265,7 +267,7 @@ fn prefill(
     shape: PrefillShape,
     tiles: &[u32],
 ) -> Vec<f32> {
-    let kernel = super::attention_prefill(attention, shape);
+    let kernel = super::attention_prefill(attention, shape).kernel;
     let mut buffers = batch.queries.buffers();
     buffers.extend([batch.positions, tiles, batch.sequences, &world.pages].map(word_bytes));
     let len = batch.positions.len() * (attention.heads * attention.layout.head_len) as usize;

@@ -17,7 +17,7 @@ use unisonic_core::plan::FloatSource;
 use super::elementary::{abs_bits, snap};
 use super::quantizer::{Bits, Quantizer};
 use super::reduce::cluster_max;
-use super::{ROW_LANES, RowKernel};
+use super::{GridKernel, ROW_LANES};
 use source::Bytes;
 
 /// `out[r]` = row `tokens[r]` of a table of quantised blocks, times `scale` if any
@@ -26,7 +26,7 @@ use source::Bytes;
 /// Buffers: `table`, the tensor's bytes as u32 words; `tokens`, a u32 a row; `out`, rows of `width` f32. An
 /// invocation computes one element. Reads a row's blocks, about once, and writes 4 bytes an element; 20 to 60
 /// operations.
-pub fn embed_blocks(format: BlockFormat, width: u32, scale: Option<f32>) -> RowKernel {
+pub fn embed_blocks(format: BlockFormat, width: u32, scale: Option<f32>) -> GridKernel {
     let block_elems = format.elems() as u32;
     let row_len_bytes = width / block_elems * format.len_bytes() as u32;
     embed(width, scale, |k, table, token, column| {
@@ -43,7 +43,7 @@ pub fn embed_blocks(format: BlockFormat, width: u32, scale: Option<f32>) -> RowK
 ///
 /// The table is not quantised beforehand: the 32 invocations of a block find its step and round with it.
 /// Buffers, bytes and operations as for [`embed_blocks`].
-pub fn embed_floats(source: FloatSource, width: u32, scale: Option<f32>) -> RowKernel {
+pub fn embed_floats(source: FloatSource, width: u32, scale: Option<f32>) -> GridKernel {
     let row_len_bytes = width * source.len_bytes() as u32;
     embed(width, scale, |k, table, token, column| {
         // Past the row are zeros, which change no maximum.
@@ -74,13 +74,13 @@ fn embed(
     width: u32,
     scale: Option<f32>,
     element: impl for<'k> FnOnce(&'k Build, Mem<'k>, V<'k>, V<'k>) -> V<'k>,
-) -> RowKernel {
-    let groups_a_row = width.div_ceil(ROW_LANES);
+) -> GridKernel {
+    let workgroups_a_row = width.div_ceil(ROW_LANES);
     let kernel: Kernel = kernel("embed", ROW_LANES, |k| {
         let (table, tokens) = (k.read("table", Scalar::U32), k.read("tokens", Scalar::U32));
         let out = k.write("out", Scalar::F32);
         let group = k.group_id();
-        let (row, column) = (group / groups_a_row, (group % groups_a_row) * ROW_LANES + k.local_id());
+        let (row, column) = (group / workgroups_a_row, (group % workgroups_a_row) * ROW_LANES + k.local_id());
         let value = element(k, table, tokens.load(row), column);
         let value = match scale {
             Some(scale) => value * k.f32(scale),
@@ -88,5 +88,5 @@ fn embed(
         };
         k.when(column.lt(k.u32(width)), || out.store(row * width + column, value));
     });
-    RowKernel { kernel, groups_a_row, flags_a_row: 0 }
+    GridKernel::rows(kernel, workgroups_a_row)
 }

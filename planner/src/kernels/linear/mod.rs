@@ -14,8 +14,6 @@ mod staged;
 mod tiled;
 mod totals;
 
-use unisonic_core::kir::Kernel;
-
 pub use operands::{Operands, Region};
 pub use output::{Epilogue, Output, Residual};
 pub use split_k::{SplitK, split_k};
@@ -28,15 +26,6 @@ pub enum Form {
     Matrix,
     /// `dot4`, a row after the other: for devices without matrix instructions, and few rows.
     Dot4,
-}
-
-/// A kernel and how many workgroups it needs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Linear {
-    /// Kernel.
-    pub kernel: Kernel,
-    /// Workgroups.
-    pub workgroups: u32,
 }
 
 #[cfg(test)]

@@ -39,6 +39,13 @@ pub struct Output<'k> {
     flags: Option<Mem<'k>>,
 }
 
+impl Epilogue {
+    /// Words of a row in the buffer `flags` ([`Output::declare`]).
+    pub(super) fn flags_a_row(self, weight_rows: u32) -> u32 {
+        if self.checks_range { 2 * weight_rows.div_ceil(16) } else { 0 }
+    }
+}
+
 impl<'k> Output<'k> {
     /// Declares them, behind the operands: `bias` (f32, one a weight row), `add` and `out` (f32, `[row][weight row]`), `flags`
     /// (u32, `[row][weight rows / 16, rounded up][2]`: 1 where one of 8 results is out of range, else 0).
@@ -72,12 +79,12 @@ impl<'k> Output<'k> {
                 any = any | any.shuffle_xor(32, h * together);
             }
             let is_first = (weight_row & 7).eq(k.u32(0));
-            let group_flags = 2 * self.weight_rows.div_ceil(16);
+            let flags_a_row = self.epilogue.flags_a_row(self.weight_rows);
             // Eight rows of which none exists have a flag too.
             let has_row = row.lt(k.u32(self.rows)).select(holds, no);
-            let has_flag = weight_row.lt(k.u32(8 * group_flags)).select(has_row, no);
+            let has_flag = weight_row.lt(k.u32(8 * flags_a_row)).select(has_row, no);
             k.when(is_first.select(has_flag, no), || {
-                flags.store(row * group_flags + (weight_row >> 3), any);
+                flags.store(row * flags_a_row + (weight_row >> 3), any);
             });
         }
         k.when(exists, || {

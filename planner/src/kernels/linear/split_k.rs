@@ -5,10 +5,11 @@ use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::weight::{GROUP_ROWS, WeightFormat, WeightLayout};
 
+use super::super::{Grid, GridKernel};
+use super::Form;
 use super::operands::{Activations, Columns, Global, Operands, Place};
 use super::output::{Epilogue, Output};
 use super::totals::{Multiply, Unit, scaled_totals};
-use super::{Form, Linear};
 
 /// What may be chosen freely: the result does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +57,7 @@ impl SplitK {
 /// `16*groups` weight rows the activations (2 bytes an element and row). For 32 elements of 16 weight rows and 4 rows it
 /// takes a matrix instruction (W16 and Q3_K and Q6_K two) and, in formats of sub-blocks, 4 integer multiply-adds (8), in
 /// formats of blocks 12 operations; Q4_K unpacks with 6. 4 rows cost as much as one.
-pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tuning: SplitK) -> Linear {
+pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tuning: SplitK) -> GridKernel {
     assert_eq!(weights.width(), x.width(), "elements of a row");
     let superblocks = weights.superblocks();
     let row_blocks = weights.groups().div_ceil(tuning.groups);
@@ -91,7 +92,8 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
         });
         block.finish(k, &output, (first_group, first_tile), sums);
     });
-    Linear { kernel, workgroups: row_blocks * tile_blocks }
+    let grid = Grid::Fixed(row_blocks * tile_blocks);
+    GridKernel { kernel, grid, flags_a_row: epilogue.flags_a_row(weights.rows()) }
 }
 
 /// What the clusters of a workgroup hand to each other: `[slot][group][tile][weight row 0..15][row of the tile]`.

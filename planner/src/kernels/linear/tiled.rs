@@ -6,11 +6,12 @@ use unisonic_core::kir::verify::MAX_SHARED_LEN_BYTES;
 use unisonic_core::planes::activation::{ActivationLayout, TILE_ROWS};
 use unisonic_core::planes::weight::WeightLayout;
 
+use super::super::{Grid, GridKernel};
+use super::Form;
 use super::operands::{Activations, Columns, Operands, Place};
 use super::output::{Epilogue, Output};
 use super::staged::Stages;
 use super::totals::{Multiply, Unit, scaled_totals};
-use super::{Form, Linear};
 
 /// What may be chosen freely: the result does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +51,7 @@ impl Tiled {
 /// Buffers: [`Operands`], then those of [`Output`]. With `R = 16*groups*warps[0]` weight rows and `C = 4*tiles*warps[1]` rows
 /// of a workgroup, it reads each weight byte `rows/C` times and each activation (2 bytes an element) `weight rows/R` times,
 /// once to shared memory and from there once for each cluster that needs it. Operations as in [`super::split_k()`].
-pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tuning: Tiled) -> Linear {
+pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tuning: Tiled) -> GridKernel {
     assert_eq!(weights.width(), x.width(), "elements of a row");
     assert_eq!(x.tile_rows(), TILE_ROWS as u32, "rows of a tile");
     assert!(tuning.stages >= 2, "one stage is computed with while another is filled");
@@ -105,5 +106,6 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
             output.finish(sum, weight_row, row, yes, TILE_ROWS as u32);
         }
     });
-    Linear { kernel, workgroups: row_blocks * tile_blocks }
+    let grid = Grid::Fixed(row_blocks * tile_blocks);
+    GridKernel { kernel, grid, flags_a_row: epilogue.flags_a_row(weights.rows()) }
 }

@@ -184,8 +184,8 @@ pub fn attention_decode_samples(extent: Extent) -> Box<dyn Iterator<Item = Sampl
         let buffers = batch.query_buffers().read_all(batch.cache_buffers()).write_all(states);
         let template = attention_decode(attention, shape);
         let name = format!("attention_decode {attention:?}, {shape:?}, rows {:?}", batch.rows);
-        let launched = batch.rows.len() as u32 * template.groups_a_row * groups;
-        Sample::new(name, template.kernel, launched, buffers, DEVICES[device])
+        let count = batch.rows.len() as u32 * groups;
+        Sample::new(name, template, count, buffers, DEVICES[device])
             .with_params(vec![batch.kept.pages.pages_a_sequence, groups])
     }))
 }
@@ -211,8 +211,7 @@ pub fn attention_merge_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample
         let buffers = results(buffers, outputs, &finished(&chunks), width, |_| true);
         let template = attention_merge(attention, outputs);
         let name = format!("attention_merge {attention:?}, {outputs:?}, rows {rows:?}");
-        let launched = rows.len() as u32 * template.groups_a_row;
-        Sample::new(name, template.kernel, launched, buffers, DEVICES[device]).with_params(vec![groups])
+        Sample::new(name, template, rows.len() as u32, buffers, DEVICES[device]).with_params(vec![groups])
     }))
 }
 
@@ -281,8 +280,8 @@ pub fn attention_prefill_samples(extent: Extent) -> Box<dyn Iterator<Item = Samp
             .read_all(batch.cache_buffers())
             .write(bytes(&finished(&batch.chunks())));
         let name = format!("attention_prefill {attention:?}, {shape:?}, tiles {tiles:?}");
-        let launched = tiles.len() as u32 / 2 * attention.layout.heads;
-        Sample::new(name, attention_prefill(attention, shape), launched, buffers, DEVICES[device])
+        let count = tiles.len() as u32 / 2;
+        Sample::new(name, attention_prefill(attention, shape), count, buffers, DEVICES[device])
             .with_params(vec![batch.kept.pages.pages_a_sequence])
     }))
 }

@@ -5,7 +5,7 @@ use unisonic_core::numerics::embedding::{embed_row, embed_w16_row};
 use unisonic_core::numerics::float::pow2;
 use unisonic_core::plan::FloatSource;
 
-use super::super::{RowKernel, embed_blocks, embed_floats};
+use super::super::{GridKernel, embed_blocks, embed_floats};
 use super::buffers::Buffers;
 use super::data::{POISON, blocks, bytes, rows, word_bytes};
 use super::planes::W16Rows;
@@ -89,7 +89,7 @@ fn buffers(
 }
 
 fn sample(
-    template: RowKernel,
+    template: GridKernel,
     format: &dyn std::fmt::Display,
     width: usize,
     scale: Option<f32>,

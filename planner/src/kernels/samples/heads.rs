@@ -6,7 +6,7 @@ use unisonic_core::numerics::{norm, rope as reference};
 use unisonic_core::plan::RopeStyle;
 
 use super::super::{
-    HeadShape, KvLayout, PrepareQuery, Rope, RowKernel, WriteKv, head_norm, prepare_query, rope, write_kv,
+    GridKernel, HeadShape, KvLayout, PrepareQuery, Rope, WriteKv, head_norm, prepare_query, rope, write_kv,
 };
 use super::buffers::Buffers;
 use super::cache::{Cache, PageTable, Token, positions, sequences, tokens};
@@ -124,10 +124,9 @@ impl Before {
     }
 }
 
-fn sample(template: RowKernel, what: String, rows: &[Token], buffers: Buffers, device: usize) -> Sample {
+fn sample(template: GridKernel, what: String, rows: &[Token], buffers: Buffers, device: usize) -> Sample {
     let name = format!("{} of {what}, rows {rows:?}", template.kernel.name);
-    let groups = rows.len() as u32 * template.groups_a_row;
-    Sample::new(name, template.kernel, groups, buffers, DEVICES[device])
+    Sample::new(name, template, rows.len() as u32, buffers, DEVICES[device])
 }
 
 /// Samples of [`head_norm`].

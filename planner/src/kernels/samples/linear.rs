@@ -9,8 +9,8 @@ use unisonic_core::planes::activation::{ActivationLayout, Digits};
 use unisonic_core::planes::pack::GroupPacker;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 
-use super::super::A16Form;
-use super::super::linear::{Epilogue, Form, Linear, Region, Residual, SplitK, Tiled, split_k, tiled};
+use super::super::linear::{Epilogue, Form, Region, Residual, SplitK, Tiled, split_k, tiled};
+use super::super::{A16Form, GridKernel};
 use super::buffers::Buffers;
 use super::data::{blocks, bytes, flags, hard_rows, rows, word_bytes};
 use super::planes::{A16Rows, W16Rows, a16_form};
@@ -53,7 +53,7 @@ pub fn split_k_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
             // What is used.
             None => SplitK::new(case.weights, case.x),
         };
-        case.sample(&split_k(case.weights, case.x, case.epilogue, tuning), &tuning, device)
+        case.sample(split_k(case.weights, case.x, case.epilogue, tuning), &tuning, device)
     }))
 }
 
@@ -71,7 +71,7 @@ pub fn tiled_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
             // What is used.
             None => Tiled::new(case.weights, case.x),
         };
-        case.sample(&tiled(case.weights, case.x, case.epilogue, tuning), &tuning, device)
+        case.sample(tiled(case.weights, case.x, case.epilogue, tuning), &tuning, device)
     }))
 }
 
@@ -110,12 +110,12 @@ impl Case {
         Self { weights, x, epilogue: EPILOGUES[epilogue] }
     }
 
-    fn sample(&self, linear: &Linear, tuning: &dyn std::fmt::Debug, device: usize) -> Sample {
+    fn sample(&self, linear: GridKernel, tuning: &dyn std::fmt::Debug, device: usize) -> Sample {
         let Self { weights, x, epilogue } = *self;
-        let kernel = &linear.kernel;
         let (format, n, width, count) = (weights.format(), weights.rows(), weights.width(), x.rows());
-        let name = format!("{} {format} {n}x{width} times {count}, {epilogue:?}, {tuning:?}", kernel.name);
-        Sample::new(name, kernel.clone(), linear.workgroups, self.buffers(), DEVICES[device])
+        let name =
+            format!("{} {format} {n}x{width} times {count}, {epilogue:?}, {tuning:?}", linear.kernel.name);
+        Sample::new(name, linear, count, self.buffers(), DEVICES[device])
     }
 
     fn buffers(&self) -> Buffers {

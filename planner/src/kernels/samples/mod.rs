@@ -23,6 +23,7 @@ use unisonic_core::kir::abi::addressed;
 use unisonic_core::kir::interp::Launch;
 use unisonic_core::kir::legal::Caps;
 
+use super::GridKernel;
 use buffers::Buffers;
 
 /// A kernel, a launch of it, and what it has to write.
@@ -42,10 +43,12 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn new(name: String, kernel: Kernel, groups: u32, buffers: Buffers, caps: Caps) -> Self {
+    /// A launch over `count` rows, rows times groups, or tiles ([`super::Grid`]).
+    fn new(name: String, template: GridKernel, count: u32, buffers: Buffers, caps: Caps) -> Self {
         let Buffers { before, after } = buffers;
+        let groups = template.grid.workgroups(count).unwrap_or_else(|| panic!("{name}: samples are small"));
         let launch = Launch { groups, params: vec![], buffers: before, fuel: u64::MAX };
-        Self { name, kernel, launch, expected: after, caps }
+        Self { name, kernel: template.kernel, launch, expected: after, caps }
     }
 
     fn with_params(mut self, params: Vec<u32>) -> Self {

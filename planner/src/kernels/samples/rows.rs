@@ -5,7 +5,7 @@ use unisonic_core::numerics::float::{ord, pow2};
 use unisonic_core::numerics::sampling::most_likely;
 
 use super::super::argmax::PART_LEN;
-use super::super::{RowKernel, add, argmax_join, argmax_parts, select_rows, soft_cap};
+use super::super::{GridKernel, add, argmax_join, argmax_parts, select_rows, soft_cap};
 use super::buffers::Buffers;
 use super::data::{bytes, hard_rows, rows, word_bytes};
 use super::{DEVICES, Extent, Sample};
@@ -15,9 +15,15 @@ const WIDTHS: [usize; 8] = [16, 1, 30, 255, 576, 896, 1024, 2050];
 const ROWS: [usize; 3] = [1, 3, 4];
 
 /// A sample of a kernel over rows, with `what` in its name.
-pub fn row_sample(template: RowKernel, what: String, rows: usize, buffers: Buffers, device: usize) -> Sample {
+pub fn row_sample(
+    template: GridKernel,
+    what: String,
+    rows: usize,
+    buffers: Buffers,
+    device: usize,
+) -> Sample {
     let name = format!("{} {rows} rows of {what}", template.kernel.name);
-    Sample::new(name, template.kernel, rows as u32 * template.groups_a_row, buffers, DEVICES[device])
+    Sample::new(name, template, rows as u32, buffers, DEVICES[device])
 }
 
 /// Samples of [`add`].
