@@ -9,7 +9,7 @@ use std::time::Instant;
 use unisonic_core::format::{GgmlType, Metadata, Strings, TensorInfo, Value};
 use unisonic_core::kir::Kernel;
 use unisonic_core::kir::legal::legalize;
-use unisonic_core::launch::Hardware;
+use unisonic_core::launch::{Hardware, Shape};
 use unisonic_core::plan::{MemoryWeights, Plan};
 use unisonic_cuda::ptx;
 use unisonic_planner::kernels::of_plan::plan_templates;
@@ -56,7 +56,8 @@ fn main() {
 }
 
 fn build(plan: &Plan, rows: u32) -> Vec<Kernel> {
-    let found = plan_templates(plan, rows, &ANY).expect("the plan's shapes have layouts");
+    let found = plan_templates(plan, Shape { rows, outputs: rows, groups: 1 }, &ANY)
+        .expect("the plan's shapes have layouts");
     found.templates.iter().map(|template| template.kernel(&ANY).kernel).collect()
 }
 

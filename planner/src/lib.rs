@@ -12,6 +12,7 @@
 mod error;
 pub mod graph;
 pub mod kernels;
+pub mod launches;
 mod lower;
 mod models;
 pub mod passes;

@@ -11,6 +11,7 @@ mod attention;
 pub mod elementary;
 mod embed;
 mod fit;
+mod found_flags;
 mod grid;
 mod head_steps;
 mod heads;
@@ -30,6 +31,7 @@ pub use attention::{
     Attention, DecodeShape, PrefillShape, attention_decode, attention_merge, attention_prefill,
 };
 pub use embed::{embed_blocks, embed_floats};
+pub use found_flags::found_flags;
 pub use grid::{Grid, GridKernel};
 pub use head_steps::{HeadShape, PrepareQuery, WriteKv, head_norm, prepare_query, rope, write_kv};
 pub use heads::Rope;

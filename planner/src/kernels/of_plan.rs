@@ -5,7 +5,7 @@
 
 use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::legal::legalize;
-use unisonic_core::launch::Hardware;
+use unisonic_core::launch::{Hardware, Shape};
 use unisonic_core::plan::{
     Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, Op, Plan, RopeTableId, Step, WeightId,
 };
@@ -46,7 +46,7 @@ pub enum Template {
     PrepareQuery(PrepareQuery),
     /// [`write_kv`].
     WriteKv(WriteKv),
-    /// [`attention_decode`]: rows.
+    /// [`attention_decode`]: rows times groups.
     AttentionDecode(Attention, u32),
     /// [`attention_merge`].
     AttentionMerge(Attention, Outputs),
@@ -65,7 +65,7 @@ pub enum Template {
 /// Rows from which the tiled product is used.
 const TILED_ROWS: u32 = 32;
 /// Rows from which many rows of a sequence attend together.
-const PREFILL_ROWS: u32 = 17;
+pub const PREFILL_ROWS: u32 = 17;
 
 impl Template {
     /// The kernel for a device, legal there, with the tuning that was measured to be good.
@@ -74,6 +74,14 @@ impl Template {
         let kernel = legalize(&template.kernel, &hardware.caps);
         debug_assert_eq!(misfit(&kernel, hardware), None, "{self:?}, {hardware:?}");
         GridKernel { kernel, ..template }
+    }
+
+    /// Most rows of a tile, for a kernel that takes tiles.
+    pub fn rows_a_tile(&self) -> Option<u32> {
+        match *self {
+            Template::AttentionPrefill(attention, shape) => Some(shape.rows_a_tile(attention)),
+            _ => None,
+        }
     }
 
     fn tuned(&self, hardware: &Hardware) -> GridKernel {
@@ -91,8 +99,8 @@ impl Template {
             Template::Rope(heads, head_len, of) => rope(heads, head_len, of, of_heads),
             Template::PrepareQuery(query) => prepare_query(query, of_heads),
             Template::WriteKv(write) => write_kv(write, of_heads),
-            Template::AttentionDecode(attention, rows) => {
-                attention_decode(attention, DecodeShape::spread(attention, rows, hardware.multiprocessors))
+            Template::AttentionDecode(attention, states) => {
+                attention_decode(attention, DecodeShape::spread(attention, states, hardware.multiprocessors))
             }
             Template::AttentionMerge(attention, outputs) => attention_merge(attention, outputs),
             Template::AttentionPrefill(attention, shape) => attention_prefill(attention, shape),
@@ -113,11 +121,19 @@ pub struct PlanTemplates {
     pub of_step: Vec<Vec<usize>>,
 }
 
-/// The templates that a plan needs for batches of `rows` rows on a device.
-pub fn plan_templates(plan: &Plan, rows: u32, hardware: &Hardware) -> Result<PlanTemplates, TemplateError> {
+/// The templates that a plan needs for batches of a shape on a device; none for steps that compute no rows.
+pub fn plan_templates(
+    plan: &Plan,
+    shape: Shape,
+    hardware: &Hardware,
+) -> Result<PlanTemplates, TemplateError> {
     let mut found = PlanTemplates { templates: vec![], of_step: vec![] };
     for (number, step) in plan.steps.iter().enumerate() {
-        let reader = Reader { plan, rows, hardware, later: &plan.steps[number + 1..], label: &step.label };
+        if shape.count(plan.rows_of(&step.op)) == 0 {
+            found.of_step.push(vec![]);
+            continue;
+        }
+        let reader = Reader { plan, shape, hardware, later: &plan.steps[number + 1..], label: &step.label };
         let mut of_step = vec![];
         for template in reader.templates(&step.op)? {
             let known = found.templates.iter().position(|other| *other == template);
@@ -129,6 +145,16 @@ pub fn plan_templates(plan: &Plan, rows: u32, hardware: &Hardware) -> Result<Pla
         found.of_step.push(of_step);
     }
     Ok(found)
+}
+
+/// How a GPU holds a matrix of a plan.
+pub fn weight_layout(plan: &Plan, weight: WeightId) -> Result<WeightLayout, LayoutError> {
+    let weight = &plan.weights[weight.index()];
+    let format = match weight.encoding {
+        Encoding::Block(format) => WeightFormat::Block(format),
+        Encoding::W16(_) | Encoding::F32(_) => WeightFormat::W16,
+    };
+    WeightLayout::new(format, weight.rows as usize, weight.cols as usize)
 }
 
 /// Why there are no kernels for a plan.
@@ -159,7 +185,7 @@ pub enum TemplateError {
 /// Reads a step.
 struct Reader<'a> {
     plan: &'a Plan,
-    rows: u32,
+    shape: Shape,
     hardware: &'a Hardware,
     /// The steps after it.
     later: &'a [Step],
@@ -183,7 +209,7 @@ impl Reader<'_> {
             Op::Linear { x, weight, bias, add, out, head } => {
                 let residual = add.map(|add| if add == out { Residual::InPlace } else { Residual::Buffer });
                 let epilogue = Epilogue { bias: bias.is_some(), add: residual, checks_range: head };
-                Template::Linear(self.weights(weight)?, self.activations(x)?, epilogue)
+                Template::Linear(weight_layout(self.plan, weight)?, self.activations(x)?, epilogue)
             }
             Op::HeadNorm { x, norm, .. } => {
                 let head_len = self.plan.weights[norm.weight.index()].cols;
@@ -216,12 +242,13 @@ impl Reader<'_> {
                 self.check_head_len(layer.head_len)?;
                 let layout = KvLayout { heads: layer.heads, head_len: layer.head_len };
                 let attention = Attention { layout, heads: self.heads(q).0, kappa, window, soft_cap };
+                let rows = self.rows(q);
                 let shape = PrefillShape::new(attention, self.hardware);
-                if let Some(shape) = shape.filter(|_| self.rows >= PREFILL_ROWS) {
+                if let Some(shape) = shape.filter(|_| rows >= PREFILL_ROWS) {
                     return Ok(vec![Template::AttentionPrefill(attention, shape)]);
                 }
                 let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?);
-                return Ok(vec![Template::AttentionDecode(attention, self.rows), merge]);
+                return Ok(vec![Template::AttentionDecode(attention, rows * self.shape.groups), merge]);
             }
             Op::Gate { activation, gate, out, quantized, .. } => {
                 Template::Gate(activation, self.width(gate), self.outputs(out, quantized)?)
@@ -251,17 +278,12 @@ impl Reader<'_> {
         Rope { style: table.style, pairs: table.inverse_frequencies.len() as u32 }
     }
 
-    fn weights(&self, weight: WeightId) -> Result<WeightLayout, LayoutError> {
-        let weight = &self.plan.weights[weight.index()];
-        let format = match weight.encoding {
-            Encoding::Block(format) => WeightFormat::Block(format),
-            Encoding::W16(_) | Encoding::F32(_) => WeightFormat::W16,
-        };
-        WeightLayout::new(format, weight.rows as usize, weight.cols as usize)
+    fn rows(&self, buffer: BufferId) -> u32 {
+        self.shape.count(self.plan.buffers[buffer.index()].rows)
     }
 
     fn activations(&self, buffer: BufferId) -> Result<ActivationLayout, LayoutError> {
-        ActivationLayout::new(self.rows as usize, self.width(buffer) as usize)
+        ActivationLayout::new(self.rows(buffer) as usize, self.width(buffer) as usize)
     }
 
     fn outputs(&self, out: Option<BufferId>, quantized: Option<BufferId>) -> Result<Outputs, TemplateError> {

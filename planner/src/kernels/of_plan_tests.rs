@@ -1,29 +1,19 @@
 //! The kernels of the sample models.
 
-use std::collections::BTreeMap;
-
 use unisonic_core::format::GgmlType;
 use unisonic_core::kir::legal::{is_legal, legalize};
 use unisonic_core::kir::verify;
-use unisonic_core::plan::MemoryWeights;
 
 use super::super::samples::DEVICES;
 use super::*;
-use crate::models::samples::{self, Sample};
-
-fn plan_of(sample: &Sample) -> Plan {
-    let factors = [2.0_f32; 32].iter().flat_map(|value| value.to_le_bytes()).collect();
-    let factors = MemoryWeights(BTreeMap::from([("rope_freqs.weight".to_owned(), factors)]));
-    crate::plan(&sample.metadata, &sample.tensors, &factors, &crate::PlanOptions::default())
-        .expect(sample.name)
-}
+use crate::models::samples;
 
 #[test]
 fn the_kernels_of_every_architecture_verify_and_can_be_made_legal() {
     for sample in samples::all() {
-        let plan = plan_of(&sample);
+        let plan = sample.plan();
         for rows in [1, 2, 16, 17, 64] {
-            let found = plan_templates(&plan, rows, &Hardware::SM_86).expect(sample.name);
+            let found = plan_templates(&plan, shape(rows), &Hardware::SM_86).expect(sample.name);
             assert_eq!(found.of_step.len(), plan.steps.len());
             for template in &found.templates {
                 let kernel = template.kernel(&Hardware::SM_86).kernel;
@@ -38,8 +28,8 @@ fn the_kernels_of_every_architecture_verify_and_can_be_made_legal() {
 /// What reads an activation finds what it needs of it, and nothing else is written.
 #[test]
 fn activations_have_the_digits_of_their_readers() {
-    let plan = plan_of(&samples::llama());
-    let found = plan_templates(&plan, 1, &Hardware::SM_86).expect("kernels");
+    let plan = samples::llama().plan();
+    let found = plan_templates(&plan, shape(1), &Hardware::SM_86).expect("kernels");
     let of_norm = found.templates.iter().find_map(|template| match template {
         Template::RmsNorm(norm) => norm.outputs.a16,
         _ => None,
@@ -48,13 +38,13 @@ fn activations_have_the_digits_of_their_readers() {
     assert_eq!((form.digits, form.sums), (Some(Digits::Eight), false));
 
     let mixed = samples::llama().change("blk.0.attn_q.weight", |tensor| tensor.ty = GgmlType::Q2_K);
-    let error = plan_templates(&plan_of(&mixed), 1, &Hardware::SM_86).expect_err("two kinds of digits");
+    let error = plan_templates(&mixed.plan(), shape(1), &Hardware::SM_86).expect_err("two kinds of digits");
     assert!(matches!(&error, TemplateError::Digits { label } if label.contains("blk.0")), "{error}");
 }
 
 #[test]
 fn heads_that_no_kernel_takes_are_an_error() {
-    let mut plan = plan_of(&samples::llama());
+    let mut plan = samples::llama().plan();
     for (head_len, is_taken) in
         [(16, true), (160, true), (192, true), (256, true), (100, false), (272, false), (0, false)]
     {
@@ -64,7 +54,7 @@ fn heads_that_no_kernel_takes_are_an_error() {
             }
         }
         plan.kv_layers.iter_mut().for_each(|layer| layer.head_len = head_len);
-        match plan_templates(&plan, 1, &Hardware::SM_86) {
+        match plan_templates(&plan, shape(1), &Hardware::SM_86) {
             Ok(found) => {
                 assert!(is_taken, "{head_len}");
                 let of_heads = |template: &&Template| matches!(template, Template::AttentionDecode(..));
@@ -77,4 +67,9 @@ fn heads_that_no_kernel_takes_are_an_error() {
             }
         }
     }
+}
+
+/// All rows are outputs.
+fn shape(rows: u32) -> Shape {
+    Shape { rows, outputs: rows, groups: 1 }
 }

@@ -1,6 +1,11 @@
 //! Small models of each architecture for tests: metadata and tensor tables without data.
 
+use std::collections::BTreeMap;
+
 use unisonic_core::format::{GgmlType, Metadata, Strings, TensorInfo, Value};
+use unisonic_core::plan::{MemoryWeights, Plan};
+
+use crate::PlanOptions;
 
 /// A model to plan.
 #[derive(Clone)]
@@ -34,6 +39,13 @@ impl Sample {
         }
         self.metadata = metadata;
         self
+    }
+
+    /// The plan, with all passes.
+    pub fn plan(&self) -> Plan {
+        let factors = [2.0_f32; 32].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let factors = MemoryWeights(BTreeMap::from([("rope_freqs.weight".to_owned(), factors)]));
+        crate::plan(&self.metadata, &self.tensors, &factors, &PlanOptions::default()).expect(self.name)
     }
 
     fn key(&self, key: &str) -> String {

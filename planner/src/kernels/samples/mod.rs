@@ -9,6 +9,7 @@ pub(super) mod cache;
 mod cover;
 pub mod data;
 mod embed;
+mod found;
 mod heads;
 mod kept;
 mod linear;
@@ -113,6 +114,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("add", rows::add_samples),
     ("soft_cap", rows::soft_cap_samples),
     ("select_rows", rows::select_rows_samples),
+    ("found_flags", found::found_flags_samples),
     ("argmax_parts", rows::argmax_parts_samples),
     ("argmax_join", rows::argmax_join_samples),
     ("head_norm", heads::head_norm_samples),

@@ -1,0 +1,133 @@
+//! Where activations lie: a place for each region of each buffer of the plan, for what attention hands from one launch to
+//! the next, and for broken range contracts. Places are as large as the largest shape needs and the same for all shapes.
+//!
+//! Buffers of a plan are already shared by values whose lives do not overlap (`lower/buffers.rs`).
+
+use std::collections::HashMap;
+
+use unisonic_core::kir::abi::ALIGN_BYTES;
+use unisonic_core::launch::{Area, Place, Shape};
+use unisonic_core::plan::{BufferId, BufferKind, Plan};
+use unisonic_core::planes::LayoutError;
+use unisonic_core::planes::activation::ActivationLayout;
+
+/// What a part of the arena holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// A region of a buffer.
+    Region(BufferId, Region),
+    /// Attention: the maxima of groups, i32.
+    Maxima,
+    /// Attention: the sums of groups, f32.
+    Sums,
+    /// Attention: the outputs of groups, f32.
+    Outputs,
+    /// Flags of all checked steps.
+    Flags,
+    /// What of the flags is handed to the host.
+    Found,
+}
+
+/// A region of a buffer, an object of its own in kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Region {
+    /// Rows of f32.
+    Values,
+    /// A16: the planes.
+    Planes,
+    /// A16 and Q16: the scales.
+    Scales,
+    /// A16: digits over eight sub-blocks.
+    Digits8,
+    /// A16: digits over sixteen.
+    Digits16,
+    /// A16: sums over blocks.
+    Sums,
+    /// Q16: the high plane.
+    High,
+    /// Q16: the low plane.
+    Low,
+}
+
+/// The regions of a buffer with `rows` rows and their lengths.
+pub fn regions(kind: BufferKind, rows: u32) -> Result<Vec<(Region, u64)>, LayoutError> {
+    let words = |words: u32| 4 * u64::from(words);
+    Ok(match kind {
+        BufferKind::F32 { width } => vec![(Region::Values, 4 * u64::from(rows) * u64::from(width))],
+        BufferKind::A16 { width } => {
+            let layout = ActivationLayout::new(rows as usize, width as usize)?;
+            vec![
+                (Region::Planes, words(layout.planes_len())),
+                (Region::Scales, words(layout.scales_len())),
+                (Region::Digits8, words(layout.digits_len())),
+                (Region::Digits16, words(layout.digits_len())),
+                (Region::Sums, words(layout.sums_len())),
+            ]
+        }
+        BufferKind::Q16 { heads, head_len } => {
+            let of_heads = u64::from(rows) * u64::from(heads);
+            let plane = of_heads * u64::from(head_len);
+            vec![(Region::High, plane), (Region::Low, plane), (Region::Scales, 4 * of_heads)]
+        }
+    })
+}
+
+/// Lengths of the states of groups that [`crate::kernels::attention_decode`] writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct States {
+    /// Rows times query heads times groups.
+    pub count: u64,
+    /// Values of all outputs.
+    pub values: u64,
+}
+
+impl States {
+    /// As many as the larger of two needs.
+    pub fn max(self, other: Self) -> Self {
+        Self { count: self.count.max(other.count), values: self.values.max(other.values) }
+    }
+}
+
+/// Offsets of the parts.
+#[derive(Clone, Debug, Default)]
+pub struct Arena {
+    places: HashMap<Part, Place>,
+    /// The length of all.
+    pub len_bytes: u64,
+}
+
+impl Arena {
+    /// With the buffers of a plan, for the largest shape.
+    pub fn of_plan(plan: &Plan, largest: Shape) -> Result<Self, LayoutError> {
+        let mut arena = Self::default();
+        for (id, buffer) in (0..).map(BufferId).zip(&plan.buffers) {
+            let rows = largest.count(buffer.rows);
+            if rows == 0 {
+                continue;
+            }
+            for (region, len_bytes) in regions(buffer.kind, rows)? {
+                arena.add(Part::Region(id, region), len_bytes);
+            }
+        }
+        Ok(arena)
+    }
+
+    /// Adds the states of attention.
+    pub fn add_states(&mut self, states: States) {
+        self.add(Part::Maxima, 4 * states.count);
+        self.add(Part::Sums, 4 * states.count);
+        self.add(Part::Outputs, 4 * states.values);
+    }
+
+    /// Adds a part.
+    pub fn add(&mut self, part: Part, len_bytes: u64) {
+        let place = Place { area: Area::Arena, offset_bytes: self.len_bytes, len_bytes };
+        self.places.insert(part, place);
+        self.len_bytes += len_bytes.next_multiple_of(ALIGN_BYTES);
+    }
+
+    /// Where a part lies.
+    pub fn place(&self, part: Part) -> Option<Place> {
+        self.places.get(&part).copied()
+    }
+}

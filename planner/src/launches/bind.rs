@@ -1,0 +1,165 @@
+//! Which piece of memory an object of a kernel is: kernels name their objects by the role they have in a step.
+
+use unisonic_core::launch::inputs::{Input, InputLayout};
+use unisonic_core::launch::{Area, Place};
+use unisonic_core::plan::{BufferId, Op, Rows, WeightId};
+
+use super::LoweredPlan;
+use super::arena::{Part, Region, regions};
+
+/// A step of a plan for a shape.
+pub struct Bind<'a> {
+    /// The plan and its memory.
+    pub lowered: &'a LoweredPlan,
+    /// Where inputs lie, and the shape.
+    pub inputs: InputLayout,
+    /// Index of the step.
+    pub step: u32,
+    /// The step.
+    pub op: &'a Op,
+}
+
+impl Bind<'_> {
+    /// The place of the object with a name; none if the step has nothing of that name.
+    pub fn place(&self, name: &str) -> Option<Place> {
+        let of = self.rows();
+        match name {
+            "tokens" => Some(self.input(Input::Tokens(of))),
+            "positions" => Some(self.input(Input::Positions(of))),
+            "sequences" => Some(self.input(Input::Sequences(of))),
+            "tiles" => Some(self.input(Input::Tiles(of))),
+            "indices" => Some(self.input(Input::Outputs)),
+            "pages" => Some(self.input(Input::Pages)),
+            "flags" => {
+                let flags = self.lowered.arena.place(Part::Flags)?;
+                self.lowered.checks.place(self.step, self.inputs.shape.count(of), flags)
+            }
+            _ => self.operand(name),
+        }
+    }
+
+    /// The value of a parameter.
+    pub fn param(&self, name: &str) -> Option<u32> {
+        match name {
+            "pages_a_sequence" => Some(self.inputs.shape.pages_a_sequence()),
+            "groups" => Some(self.inputs.shape.groups),
+            _ => None,
+        }
+    }
+
+    /// The rows that the step computes.
+    pub fn rows(&self) -> Rows {
+        self.lowered.plan.rows_of(self.op)
+    }
+
+    fn operand(&self, name: &str) -> Option<Place> {
+        let vector = |weight: WeightId| Self::image(self.lowered, self.lowered.images.vector(weight)?);
+        let values = |buffer: BufferId| self.region(buffer, Region::Values);
+        match (self.op, name) {
+            (Op::Embed { table, .. }, "table") => {
+                Self::image(self.lowered, self.lowered.images.bytes(*table)?)
+            }
+            (Op::Linear { weight, .. }, "weights") => {
+                Self::image(self.lowered, self.lowered.images.planes(*weight)?)
+            }
+            (Op::Linear { bias, .. }, "bias") => vector((*bias)?),
+            (Op::Linear { x, .. }, "x_planes") => self.region(*x, Region::Planes),
+            (Op::Linear { x, .. }, "x_scales") => self.region(*x, Region::Scales),
+            (Op::Linear { x, .. }, "x_digits" | "x_digits8") => self.region(*x, Region::Digits8),
+            (Op::Linear { x, .. }, "x_digits16") => self.region(*x, Region::Digits16),
+            (Op::Linear { x, .. }, "x_sums") => self.region(*x, Region::Sums),
+            (Op::Linear { add, .. } | Op::RmsNorm { add, .. }, "add") => values((*add)?),
+            (Op::RmsNorm { weight, .. }, "weight") => vector(*weight),
+            (Op::HeadNorm { norm, .. }, "weight") => vector(norm.weight),
+            (Op::PrepareQuery { norm, .. } | Op::WriteKv { norm, .. }, "weight") => vector((*norm)?.weight),
+            (Op::PrepareQuery { rope, .. } | Op::WriteKv { rope, .. }, "rope") => {
+                Self::image(self.lowered, self.lowered.images.rope((*rope)?)?)
+            }
+            (Op::Rope { rope, .. }, "rope") => Self::image(self.lowered, self.lowered.images.rope(*rope)?),
+            (Op::WriteKv { layer, .. } | Op::Attention { layer, .. }, "cache") => self.cache(layer.0),
+            (Op::WriteKv { k, .. }, "k") => values(*k),
+            (Op::WriteKv { v, .. }, "v") => values(*v),
+            (Op::PrepareQuery { q, .. }, "q") => values(*q),
+            (Op::PrepareQuery { out, .. }, _) => self.region(*out, query_region(name)?),
+            (Op::Attention { q, .. }, "high" | "low" | "scales") => self.region(*q, query_region(name)?),
+            (Op::Attention { .. }, _) if name != "out" => self.lowered.arena.place(states_part(name)?),
+            (Op::Gate { gate, .. }, "gate") => values(*gate),
+            (Op::Gate { up, .. }, "up") => values(*up),
+            (Op::Add { a, .. }, "a") => values(*a),
+            (Op::Add { b, .. }, "b") => values(*b),
+            (
+                Op::RmsNorm { x, .. }
+                | Op::Quantize { x, .. }
+                | Op::HeadNorm { x, .. }
+                | Op::Rope { x, .. }
+                | Op::SelectOutputs { x, .. }
+                | Op::SoftCap { x, .. },
+                "x",
+            ) => values(*x),
+            (op, "out") => self.region(op.result()?, Region::Values),
+            (Op::RmsNorm { quantized, .. } | Op::Gate { quantized, .. }, _) => {
+                self.region((*quantized)?, a16_region(name)?)
+            }
+            (Op::Quantize { out, .. }, _) => self.region(*out, a16_region(name)?),
+            _ => None,
+        }
+    }
+
+    fn input(&self, input: Input) -> Place {
+        Place {
+            area: Area::Inputs,
+            offset_bytes: self.inputs.offset_bytes(input),
+            len_bytes: 4 * u64::from(self.inputs.len(input)),
+        }
+    }
+
+    /// The whole of an image.
+    pub fn image(lowered: &LoweredPlan, index: u32) -> Option<Place> {
+        let image = lowered.images.list.get(index as usize)?;
+        Some(Place { area: Area::Image(index), offset_bytes: 0, len_bytes: image.len_bytes(&lowered.plan) })
+    }
+
+    fn cache(&self, layer: u32) -> Option<Place> {
+        let page = self.lowered.memory.page_len_bytes.get(layer as usize)?;
+        let len_bytes = page * u64::from(self.lowered.memory.pages);
+        Some(Place { area: Area::Cache(layer), offset_bytes: 0, len_bytes })
+    }
+
+    /// A region of a buffer, as long as the shape's rows need.
+    fn region(&self, buffer: BufferId, region: Region) -> Option<Place> {
+        let place = self.lowered.arena.place(Part::Region(buffer, region))?;
+        let of_plan = &self.lowered.plan.buffers[buffer.index()];
+        let of_shape = regions(of_plan.kind, self.inputs.shape.count(of_plan.rows)).ok()?;
+        let (_, len_bytes) = of_shape.into_iter().find(|(other, _)| *other == region)?;
+        Some(Place { len_bytes, ..place })
+    }
+}
+
+fn query_region(name: &str) -> Option<Region> {
+    match name {
+        "high" => Some(Region::High),
+        "low" => Some(Region::Low),
+        "scales" => Some(Region::Scales),
+        _ => None,
+    }
+}
+
+fn a16_region(name: &str) -> Option<Region> {
+    match name {
+        "planes" => Some(Region::Planes),
+        "scales" => Some(Region::Scales),
+        "digits" | "digits8" => Some(Region::Digits8),
+        "digits16" => Some(Region::Digits16),
+        "sums" => Some(Region::Sums),
+        _ => None,
+    }
+}
+
+fn states_part(name: &str) -> Option<Part> {
+    match name {
+        "maxima" | "group_maxima" => Some(Part::Maxima),
+        "sums" | "group_sums" => Some(Part::Sums),
+        "outputs" | "group_outputs" => Some(Part::Outputs),
+        _ => None,
+    }
+}

@@ -1,0 +1,88 @@
+//! Flags of range contracts: which steps write some, and where.
+//!
+//! A step with flags has so many words a row. Its words are cut into *segments* of at most [`SEGMENT_LEN`], so that one
+//! cluster looks through a segment of a row; [`crate::kernels::found_flags`] does, and the host reads a word for each
+//! segment and row.
+
+use unisonic_core::launch::{Checked, Place};
+use unisonic_core::plan::Rows;
+
+/// Words of a row that one cluster looks through.
+const SEGMENT_LEN: u32 = 512;
+
+/// The flags of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepFlags {
+    /// Index of the step.
+    pub step: u32,
+    /// The rows it computes.
+    pub rows: Rows,
+    /// Words of a row.
+    pub words_a_row: u32,
+    /// First word of its flags in the part of the arena.
+    pub first: u32,
+}
+
+/// The flags of all steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Ascending by step.
+    pub steps: Vec<StepFlags>,
+    /// Words of all flags.
+    pub len: u32,
+}
+
+impl Checks {
+    /// Adds a step with `words_a_row` words for each of `rows` rows. None if there are more words than can be numbered.
+    pub fn add(&mut self, step: u32, rows: Rows, count: u32, words_a_row: u32) -> Option<()> {
+        let len = words_a_row.checked_mul(count)?.checked_next_multiple_of(64)?;
+        self.steps.push(StepFlags { step, rows, words_a_row, first: self.len });
+        self.len = self.len.checked_add(len)?;
+        Some(())
+    }
+
+    /// The place of the flags of a step.
+    pub fn place(&self, step: u32, rows: u32, flags: Place) -> Option<Place> {
+        let of_step = self.steps.iter().find(|flags| flags.step == step)?;
+        let offset_bytes = flags.offset_bytes + 4 * u64::from(of_step.first);
+        let len_bytes = 4 * u64::from(of_step.words_a_row) * u64::from(rows);
+        Some(Place { offset_bytes, len_bytes, ..flags })
+    }
+
+    /// Its segments: the step, the first word of row 0, words from row to row, words.
+    fn segments(&self) -> impl Iterator<Item = (&StepFlags, [u32; 3])> {
+        self.steps.iter().flat_map(|flags| {
+            let starts = (0..flags.words_a_row).step_by(SEGMENT_LEN as usize);
+            starts.map(move |start| {
+                let len = SEGMENT_LEN.min(flags.words_a_row - start);
+                (flags, [flags.first + start, flags.words_a_row, len])
+            })
+        })
+    }
+
+    /// The table that the kernel reads: the three words of each segment.
+    pub fn table(&self) -> Vec<u32> {
+        self.segments().flat_map(|(_, words)| words).collect()
+    }
+
+    /// What the host makes of each segment.
+    pub fn checked(&self) -> Vec<Checked> {
+        self.segments().map(|(flags, _)| Checked { step: flags.step, rows: flags.rows }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_rows_are_cut() {
+        let mut checks = Checks::default();
+        checks.add(2, Rows::All, 3, 5).expect("room");
+        checks.add(4, Rows::Outputs, 2, 1100).expect("room");
+        assert_eq!(checks.table(), [0, 5, 5, 64, 1100, 512, 576, 1100, 512, 1088, 1100, 76]);
+        let steps: Vec<u32> = checks.checked().iter().map(|checked| checked.step).collect();
+        assert_eq!((steps, checks.len), (vec![2, 4, 4, 4], 64 + 2240));
+        assert_eq!(checks.add(5, Rows::All, u32::MAX, 2), None);
+    }
+}

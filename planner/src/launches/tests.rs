@@ -1,0 +1,64 @@
+//! What backends rely on, over the plans of every architecture.
+
+use unisonic_core::kir::abi::record_len_bytes;
+use unisonic_core::launch::Area;
+
+use super::*;
+use crate::models::samples;
+
+const LIMITS: Limits = Limits { kv_pages: 20, max_rows: 40, max_outputs: 3 };
+
+fn shapes() -> impl Iterator<Item = Shape> {
+    let all = [(1, 1, 1), (1, 0, 1), (4, 3, 2), (16, 1, 2), (32, 0, 1), (40, 2, 2)];
+    all.into_iter().map(|(rows, outputs, groups)| Shape { rows, outputs, groups })
+}
+
+/// Places begin where addresses may, lie in their area, and no launch writes what it reads by another name.
+#[test]
+fn launches_stay_in_their_places() {
+    for sample in samples::all() {
+        let plan = Arc::new(sample.plan());
+        for hardware in [Hardware::SM_86] {
+            let lowered = Lowering.lower(plan.clone(), LIMITS, hardware).expect(sample.name);
+            let memory = lowered.memory();
+            for shape in shapes() {
+                let found = lowered.launches(shape).expect(sample.name);
+                for launch in &found.launches {
+                    let kernel = &found.kernels[launch.kernel as usize];
+                    assert!(record_len_bytes(kernel) > 0);
+                    for place in &launch.places {
+                        let len_bytes = match place.area {
+                            Area::Image(image) => memory.images[image as usize].len_bytes(&plan),
+                            Area::Cache(layer) => {
+                                memory.page_len_bytes[layer as usize] * u64::from(memory.pages)
+                            }
+                            Area::Arena => memory.arena_len_bytes,
+                            Area::Inputs => memory.inputs_len_bytes,
+                        };
+                        assert!(place.offset_bytes.is_multiple_of(ALIGN_BYTES), "{}", sample.name);
+                        assert!(
+                            place.offset_bytes + place.len_bytes <= len_bytes,
+                            "{}: {place:?}",
+                            sample.name
+                        );
+                    }
+                }
+                assert_eq!(found.logits.is_some(), shape.outputs > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn shapes_beyond_the_largest_are_refused() {
+    let sample = &samples::all()[0];
+    let lowered = Lowering.lower(Arc::new(sample.plan()), LIMITS, Hardware::SM_86).expect("lowered");
+    for shape in [
+        Shape { rows: 41, outputs: 1, groups: 1 },
+        Shape { rows: 4, outputs: 4, groups: 1 },
+        Shape { rows: 4, outputs: 1, groups: 3 },
+        Shape { rows: 0, outputs: 0, groups: 1 },
+    ] {
+        assert!(lowered.launches(shape).is_err(), "{shape:?}");
+    }
+}
