@@ -201,25 +201,29 @@ impl Filled {
     fn new(shape: Shape, batch: &Batch<'_>, memory: &Memory, limit_pages: u32) -> Self {
         let missing = shape.rows - batch.rows() as u32;
         let stride = shape.pages_a_sequence() as usize;
-        // Only sequences that have rows have a list, in the order of their first row.
-        let mut list_of = HashMap::new();
-        let (mut pages, mut sequences) = (vec![], vec![]);
+        // Only sequences that have rows have a list, in the order of their first row; and how much of it is there.
+        let mut list_of: HashMap<u32, (usize, usize)> = HashMap::new();
+        let (mut pages, mut sequences) = (vec![], Vec::with_capacity(shape.rows as usize));
         for (&sequence, &position) in batch.sequences.iter().zip(batch.positions) {
             let lists = list_of.len();
-            let list = *list_of.entry(sequence).or_insert_with(|| {
+            let (list, len) = list_of.entry(sequence).or_insert_with(|| {
                 pages.resize((lists + 1) * stride, 0);
-                lists
+                (lists, 0)
             });
-            let of_sequence = batch.page_tables[sequence as usize];
-            let needed = (position / PAGE_TOKENS) as usize + 1;
-            pages[list * stride..][..needed].copy_from_slice(&of_sequence[..needed]);
-            sequences.push(list as u32);
+            let needed = position_page(position) + 1;
+            if *len < needed {
+                let to = &mut pages[*list * stride..][..stride];
+                to[*len..needed].copy_from_slice(&batch.page_tables[sequence as usize][*len..needed]);
+                *len = needed;
+            }
+            sequences.push(*list as u32);
         }
         if missing > 0 {
-            let spare = limit_pages..memory.pages;
-            let own = list_of.len() as u32;
-            pages.extend(spare.take(stride));
-            sequences.extend((0..missing).map(|_| own));
+            let needed = position_page(missing - 1) + 1;
+            let spare = memory.pages - limit_pages;
+            assert!(needed <= stride.min(spare as usize), "{needed} pages for rows that only fill up");
+            pages.extend((limit_pages..memory.pages).take(needed));
+            sequences.extend((0..missing).map(|_| list_of.len() as u32));
         }
         let padding = |len: usize| std::iter::repeat_n(0, len);
         let lacking_outputs = shape.outputs as usize - batch.outputs.len();
@@ -232,3 +236,12 @@ impl Filled {
         }
     }
 }
+
+/// Where a position's page is in the list of its sequence.
+fn position_page(position: u32) -> usize {
+    (position / PAGE_TOKENS) as usize
+}
+
+#[cfg(test)]
+#[path = "inputs_tests.rs"]
+mod tests;

@@ -76,6 +76,16 @@ pub enum BatchError {
         /// Its sequence.
         sequence: u32,
     },
+    /// A position past all pages of the program, which only a page table that names a page twice can reach.
+    #[error("row {row}: position {position}, but the program has {kv_pages} KV pages of {PAGE_TOKENS} positions")]
+    Position {
+        /// Row.
+        row: usize,
+        /// Its position.
+        position: u32,
+        /// Pages given at load.
+        kv_pages: u32,
+    },
     /// A page number that the program does not have.
     #[error("row {row}: KV page {page}, but the program has {kv_pages}")]
     Page {
@@ -141,6 +151,9 @@ impl Batch<'_> {
             };
             if let Some(&page) = pages.iter().find(|&&page| page >= kv_pages) {
                 return Err(BatchError::Page { row, page, kv_pages });
+            }
+            if position / PAGE_TOKENS >= kv_pages {
+                return Err(BatchError::Position { row, position, kv_pages });
             }
         }
         self.check_slots()?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Batch, BatchError, Plan, PlanFault, WeightError, WeightSource};
+use crate::launch::LowerError;
 
 /// How far loading is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,4 +110,44 @@ pub enum DeviceError {
         /// How much.
         needed_bytes: u64,
     },
+    /// Known before anything is allocated: the device's memory cannot hold the program.
+    #[error(
+        "{device}: the model, its KV cache and its buffers need {needed_bytes} bytes of device memory, but {free_bytes} \
+         are free; {}", advice(*.fitting_tokens)
+    )]
+    TooLarge {
+        /// Which device.
+        device: String,
+        /// All that would be allocated.
+        needed_bytes: u64,
+        /// What there is.
+        free_bytes: u64,
+        /// The longest context that would fit, in tokens of all sequences together; none if not even one page would.
+        fitting_tokens: Option<u64>,
+    },
+    /// The device has no kernels for the plan.
+    #[error("{device}: {error}; use another device")]
+    Lower {
+        /// Which device.
+        device: String,
+        /// What it has no kernels for.
+        error: LowerError,
+    },
+    /// The device's driver failed.
+    #[error("{device}: {message}")]
+    Machine {
+        /// Which device.
+        device: String,
+        /// What failed, why, and what to do.
+        message: String,
+        /// Whether the device can no longer be used; every later call says so too.
+        lost: bool,
+    },
+}
+
+fn advice(fitting_tokens: Option<u64>) -> String {
+    match fitting_tokens {
+        Some(tokens) => format!("a context of at most {tokens} tokens would fit"),
+        None => "no context would fit, so use a smaller model or another device".to_owned(),
+    }
 }
