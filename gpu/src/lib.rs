@@ -4,6 +4,16 @@
 //! [`unisonic_core::plan::Device`] of it: has the plan lowered, puts weights into memory, records launches for the shapes
 //! of batches that come, and replays them. [`interpreter`] is a machine without hardware.
 //!
-//! Start reading at [`machine`].
+//! Start reading at [`machine`], then [`device`]; `program.rs` has a run, `recordings.rs` and `shapes.rs` what is replayed
+//! for which batch, `areas.rs` device memory, `images.rs` what is loaded into it.
 
+mod areas;
+pub mod device;
+mod images;
+mod in_order;
+pub mod interpreter;
 pub mod machine;
+mod program;
+mod recordings;
+mod shapes;
+mod shared;

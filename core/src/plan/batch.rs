@@ -77,7 +77,9 @@ pub enum BatchError {
         sequence: u32,
     },
     /// A position past all pages of the program, which only a page table that names a page twice can reach.
-    #[error("row {row}: position {position}, but the program has {kv_pages} KV pages of {PAGE_TOKENS} positions")]
+    #[error(
+        "row {row}: position {position}, but the program has {kv_pages} KV pages of {PAGE_TOKENS} positions"
+    )]
     Position {
         /// Row.
         row: usize,

@@ -223,6 +223,11 @@ pub struct W16Matrix {
 }
 
 impl W16Matrix {
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        self.high.len() / w16_plane_len(self.cols)
+    }
+
     /// One row.
     pub fn row(&self, row: usize) -> W16Row<'_> {
         let (planes, scales) = (w16_plane_len(self.cols), w16_scales_len(self.cols));

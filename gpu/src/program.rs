@@ -1,0 +1,145 @@
+//! A loaded plan and a run of it.
+
+use std::sync::Arc;
+
+use unisonic_core::launch::{Checked, Lowered};
+use unisonic_core::plan::{Batch, DeviceError, DeviceInfo, Limits, Plan, Program, RangeFlag, Rows};
+
+use crate::areas::Areas;
+use crate::machine::Machine;
+use crate::recordings::Recordings;
+use crate::shapes;
+use crate::shared::SharedMachine;
+
+/// A loaded plan on a machine.
+pub(crate) struct GpuProgram<M: Machine> {
+    plan: Arc<Plan>,
+    info: DeviceInfo,
+    limits: Limits,
+    machine: SharedMachine<M>,
+    lowered: Arc<dyn Lowered>,
+    recordings: Recordings<M>,
+    /// What the last run was given, and gave back.
+    inputs: Vec<u8>,
+    results: Vec<u32>,
+    /// Where in `results` the logits begin, and how many output rows of the batch have some.
+    logits_start: usize,
+    outputs: usize,
+}
+
+impl<M: Machine> GpuProgram<M> {
+    /// A program whose images are loaded.
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        limits: Limits,
+        machine: SharedMachine<M>,
+        lowered: Arc<dyn Lowered>,
+        areas: Areas<M>,
+    ) -> Self {
+        let recordings = Recordings::new(machine.clone(), Arc::clone(&lowered), areas);
+        let info = machine.info();
+        let (inputs, results) = (vec![], vec![]);
+        Self {
+            plan,
+            info,
+            limits,
+            machine,
+            lowered,
+            recordings,
+            inputs,
+            results,
+            logits_start: 0,
+            outputs: 0,
+        }
+    }
+}
+
+impl<M: Machine> Program for GpuProgram<M> {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError> {
+        batch.check(self.plan.vocab_len, self.limits)?;
+        // A run that fails leaves no logits.
+        self.outputs = 0;
+        if batch.rows() == 0 {
+            return Ok(vec![]);
+        }
+        let memory = self.lowered.memory();
+        let shape = shapes::of_batch(batch, memory.largest);
+        let recorded = self.recordings.of_shape(shape)?;
+        let tiles = recorded.inputs.fill(batch, memory, self.limits.kv_pages, &mut self.inputs);
+        self.results.resize(recorded.found_len + recorded.logits_len, 0);
+        let results = bytemuck::cast_slice_mut(&mut self.results);
+        self.machine.call(|machine| machine.run(&mut recorded.recording, &self.inputs, tiles, results))?;
+        let found = &self.results[..recorded.found_len];
+        self.logits_start = recorded.found_len;
+        self.outputs = batch.outputs.len();
+        Ok(range_flags(batch, &recorded.checked, shape.rows as usize, found))
+    }
+
+    fn logits(&self, output: usize) -> &[f32] {
+        assert!(output < self.outputs, "output row {output}, but the last run had {}", self.outputs);
+        let len = self.plan.vocab_len as usize;
+        bytemuck::cast_slice(&self.results[self.logits_start + output * len..][..len])
+    }
+}
+
+/// The first step that found each row of the batch out of range; `found` is as [`unisonic_core::launch::Launches::found`].
+fn range_flags(batch: &Batch<'_>, checked: &[Checked], shape_rows: usize, found: &[u32]) -> Vec<RangeFlag> {
+    // Nearly always.
+    if found.iter().all(|&word| word == 0) {
+        return vec![];
+    }
+    let mut first = vec![None; batch.rows()];
+    for (checked, found) in checked.iter().zip(found.chunks_exact(shape_rows)) {
+        // Rows that only fill the shape up come after those of the batch.
+        let mut flag = |row: usize, word: u32| {
+            if word != 0 {
+                first[row].get_or_insert(checked.step);
+            }
+        };
+        match checked.rows {
+            Rows::All => (0..batch.rows()).zip(found).for_each(|(row, &word)| flag(row, word)),
+            Rows::Outputs => {
+                batch.outputs.iter().zip(found).for_each(|(&row, &word)| flag(row as usize, word));
+            }
+        }
+    }
+    let flagged = (0..).zip(first);
+    flagged.filter_map(|(row, step): (u32, Option<u32>)| Some(RangeFlag { row, step: step? })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_name_the_first_step_and_the_row_of_the_batch() {
+        let zeros = [0; 3];
+        let batch = Batch {
+            tokens: &zeros,
+            positions: &zeros,
+            sequences: &zeros,
+            page_tables: &[],
+            outputs: &[1, 2],
+        };
+        let checked = [
+            Checked { step: 4, rows: Rows::All },
+            Checked { step: 6, rows: Rows::All },
+            Checked { step: 9, rows: Rows::Outputs },
+        ];
+        let flags = |found: &[u32]| {
+            let flags = range_flags(&batch, &checked, 4, found);
+            flags.iter().map(|flag| (flag.row, flag.step)).collect::<Vec<_>>()
+        };
+        assert_eq!(flags(&[0; 12]), []);
+        assert_eq!(flags(&[0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 1, 1]), [], "rows that only fill up");
+        assert_eq!(flags(&[0, 0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 0]), [(0, 6), (1, 9), (2, 4)]);
+    }
+}

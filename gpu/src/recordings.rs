@@ -1,0 +1,122 @@
+//! What a program has recorded: launches for the shapes of batches that came, made when the first one comes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use unisonic_core::kir::Kernel;
+use unisonic_core::launch::inputs::InputLayout;
+use unisonic_core::launch::{Area, Checked, Launches, Lowered, Place, Shape};
+use unisonic_core::plan::DeviceError;
+
+use crate::areas::Areas;
+use crate::machine::{Dispatch, Machine, Span, Work};
+use crate::shared::SharedMachine;
+
+/// Recordings that are kept; of more, that which was used longest ago goes. Generating takes a few: one for each number of
+/// rows, and again when the sequence has become twice as long.
+const MAX_RECORDINGS: usize = 24;
+
+/// Recordings and the kernels in them; dropped while nobody else uses the machine.
+pub(crate) struct Recordings<M: Machine> {
+    machine: SharedMachine<M>,
+    lowered: Arc<dyn Lowered>,
+    areas: Areas<M>,
+    /// Compiled ones by their text: shapes share most of them.
+    kernels: HashMap<String, M::Kernel>,
+    /// The one used last is last.
+    kept: Vec<(Shape, Recorded<M>)>,
+}
+
+/// Launches for a shape.
+pub(crate) struct Recorded<M: Machine> {
+    pub recording: M::Recording,
+    pub inputs: InputLayout,
+    pub checked: Vec<Checked>,
+    /// Words that a run gives back: first `found` of [`Launches`], then the logits.
+    pub found_len: usize,
+    pub logits_len: usize,
+}
+
+impl<M: Machine> Recordings<M> {
+    pub(crate) fn new(machine: SharedMachine<M>, lowered: Arc<dyn Lowered>, areas: Areas<M>) -> Self {
+        Self { machine, lowered, areas, kernels: HashMap::new(), kept: vec![] }
+    }
+
+    /// The launches for a shape.
+    pub(crate) fn of_shape(&mut self, shape: Shape) -> Result<&mut Recorded<M>, DeviceError> {
+        let recorded = match self.kept.iter().position(|&(kept, _)| kept == shape) {
+            Some(at) => self.kept.remove(at).1,
+            None => {
+                if self.kept.len() == MAX_RECORDINGS {
+                    let oldest = self.kept.remove(0);
+                    tracing::debug!(shape = ?oldest.0, "recording dropped");
+                    self.machine.release(oldest);
+                }
+                self.record(shape)?
+            }
+        };
+        self.kept.push((shape, recorded));
+        let last = self.kept.len() - 1;
+        Ok(&mut self.kept[last].1)
+    }
+
+    fn record(&mut self, shape: Shape) -> Result<Recorded<M>, DeviceError> {
+        let lower_error = |error| DeviceError::Lower { device: self.machine.info().id, error };
+        let launches = self.lowered.launches(shape).map_err(lower_error)?;
+        let kernels = launches.kernels.iter().map(|kernel| self.kernel(kernel));
+        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+        tracing::debug!(
+            ?shape,
+            launches = launches.launches.len(),
+            kernels = kernels.len(),
+            compiled = self.kernels.len(),
+            "recording"
+        );
+        let work = self.work(&launches, &kernels);
+        let recording = self.machine.call(|machine| machine.record(&work))?;
+        let words = |span: &Span<M>| (span.len_bytes / 4) as usize;
+        Ok(Recorded {
+            recording,
+            inputs: launches.inputs,
+            checked: launches.checked,
+            found_len: words(&work.results[0]),
+            logits_len: work.results[1..].iter().map(words).sum(),
+        })
+    }
+
+    /// A kernel, compiled once.
+    fn kernel(&mut self, kernel: &Kernel) -> Result<M::Kernel, DeviceError> {
+        let text = kernel.to_string();
+        if let Some(compiled) = self.kernels.get(&text) {
+            return Ok(compiled.clone());
+        }
+        tracing::debug!(kernel = kernel.name, "compiling");
+        let compiled = self.machine.call(|machine| machine.compile(kernel))?;
+        self.kernels.insert(text, compiled.clone());
+        Ok(compiled)
+    }
+
+    fn work(&self, launches: &Launches, kernels: &[M::Kernel]) -> Work<M> {
+        let dispatches = launches.launches.iter().map(|launch| Dispatch {
+            kernel: kernels[launch.kernel as usize].clone(),
+            spans: launch.places.iter().map(|place| self.areas.span(place)).collect(),
+            params: launch.params.clone(),
+            workgroups: launch.workgroups,
+        });
+        let found = self.areas.span(&launches.found);
+        let inputs = Place { area: Area::Inputs, offset_bytes: 0, len_bytes: launches.inputs.len_bytes() };
+        let logits = launches.logits.as_ref().map(|place| self.areas.span(place));
+        Work {
+            dispatches: dispatches.collect(),
+            inputs: self.areas.span(&inputs),
+            results: [found].into_iter().chain(logits).collect(),
+        }
+    }
+}
+
+impl<M: Machine> Drop for Recordings<M> {
+    fn drop(&mut self) {
+        let handles = (std::mem::take(&mut self.kept), std::mem::take(&mut self.kernels));
+        self.machine.release(handles);
+    }
+}
