@@ -10,6 +10,7 @@ use rspirv::dr::{Instruction, Module, Operand};
 use rspirv::spirv::{self, Capability, CooperativeMatrixOperands, Decoration, GlslStd450Op};
 use support::cores::on_all_cores;
 use unisonic_core::kir::Kernel;
+use unisonic_core::kir::cases;
 use unisonic_core::kir::legal::legalize;
 use unisonic_core::kir::random::random_kernel;
 use unisonic_planner::kernels::samples::{Extent, samples};
@@ -185,18 +186,18 @@ fn is_glsl(inst: &Instruction) -> bool {
 
 #[test]
 fn no_module_holds_what_differs_between_devices() {
-    let cases = support::cases::all();
+    let cases = cases::all();
     let (mut validated, mut floats, mut matrices) = (BTreeSet::new(), 0, 0);
     for case in &cases {
         for target in &targets() {
             let words = emit(&legalize(&case.kernel, &target.caps()), target);
-            let module =
-                rspirv::dr::load_words(&words).unwrap_or_else(|error| panic!("{}: {error}", case.text));
+            let module = rspirv::dr::load_words(&words)
+                .unwrap_or_else(|error| panic!("{}: {error}", case.kernel.name));
             check(&module);
             matrices += module.all_inst_iter().filter(|inst| inst.class.opcode == MATRIX_PRODUCT).count();
             floats += module.all_inst_iter().filter(|inst| inst.class.opcode == spirv::Op::FMul).count();
             if validated.insert(words.clone()) {
-                support::validate(&case.text, &words);
+                support::validate(&case.kernel.name, &words);
             }
         }
     }

@@ -10,10 +10,10 @@ mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use support::cases::{Case, GROUPS, WORKGROUP};
 use support::cores::{on_all_cores, on_all_cores_from};
 use support::runner::{Gpu, devices};
 use unisonic_core::kir::build::kernel;
+use unisonic_core::kir::cases::{self, Floats};
 use unisonic_core::kir::interp::{Launch, run};
 use unisonic_core::kir::kernel::Space;
 use unisonic_core::kir::legal::{Caps, legalize};
@@ -90,14 +90,12 @@ fn compare_legal(
 
 #[test]
 fn every_operation_equals_the_interpreter() {
-    let cases: Vec<(usize, Case)> = support::cases::all().into_iter().enumerate().collect();
+    let cases = cases::all();
     for gpu in devices_for("operations on a Vulkan device") {
-        on_all_cores(&cases, |(seed, case)| {
-            let words = 4 * (WORKGROUP * GROUPS) as usize;
-            let buffers = support::cases::fill(&case.buffers, words, *seed as u64);
-            let launch = Launch { groups: GROUPS, params: case.params.clone(), buffers, fuel: u64::MAX };
+        on_all_cores(&cases, |case| {
+            let (name, launch) = (&case.kernel.name, case.launch(Floats::Normal));
             let mut expected = launch.clone();
-            run(&case.kernel, &mut expected).map_err(|trap| format!("{}: {trap}", case.text))?;
+            run(&case.kernel, &mut expected).map_err(|trap| format!("{name}: {trap}"))?;
             let mut before: Vec<(Kernel, Target)> = vec![];
             for target in targets(&gpu) {
                 // As a device's kernels are; with matrices that are inserted; and with nothing but words in shared memory.
@@ -110,7 +108,7 @@ fn every_operation_equals_the_interpreter() {
                     // Only matrices tell the targets apart.
                     let target = if has_matrices { target } else { Target { matrix: None, ..gpu.target } };
                     if !before.contains(&(legal.clone(), target)) {
-                        compare_legal(&gpu, &target, &case.text, &legal, &launch, &expected)?;
+                        compare_legal(&gpu, &target, name, &legal, &launch, &expected)?;
                         before.push((legal, target));
                     }
                 }

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 pub mod gpu;
-pub mod operations;
 pub mod ptxas;
 
 use std::path::{Path, PathBuf};
 
 use unisonic_core::format::blocks::BlockFormat;
+use unisonic_core::kir::cases;
 use unisonic_core::kir::legal::{is_legal, legalize};
 use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::{Kernel, parse, verify};
@@ -97,9 +97,8 @@ fn linear(format: WeightFormat, rows: usize) -> Template {
 pub fn kernels(target: Target) -> Vec<Kernel> {
     let random = (0..16).map(|seed| Kernel { name: format!("random_{seed}"), ..random_kernel(seed, 40).0 });
     let named = |(name, kernel): (String, Kernel)| Kernel { name: name.replace(' ', "_"), ..kernel };
-    let is_legal = |kernel: &Kernel| is_legal(&kernel.body, kernel, &target.caps());
-    let templates = templates().into_iter().map(named).filter(is_legal);
-    operations::kernels().into_iter().chain(random).chain(templates).collect()
+    let templates = templates().into_iter().map(named).filter(|kernel| is_legal(kernel, &target.caps()));
+    cases::all().into_iter().map(|case| case.kernel).chain(random).chain(templates).collect()
 }
 
 /// What a target is given of a kernel.

@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-pub mod cases;
 pub mod cores;
 pub mod runner;
 

@@ -10,6 +10,7 @@
 
 pub mod abi;
 pub mod build;
+pub mod cases;
 pub mod interp;
 pub mod kernel;
 pub mod legal;

@@ -42,6 +42,11 @@ impl Scalar {
     pub fn is_stored(self) -> bool {
         self != Scalar::Bool
     }
+
+    /// Whether parameters have it.
+    pub fn is_param(self) -> bool {
+        matches!(self, Scalar::U32 | Scalar::I32 | Scalar::F32)
+    }
 }
 
 /// A scalar or a vector of it.
