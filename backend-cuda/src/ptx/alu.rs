@@ -124,6 +124,12 @@ fn select_predicate(e: &mut Emitter<'_>, to: Register, holds: Register, yes: Wor
     e.line(format_args!("or.pred {to}, {if_yes}, {if_no};"));
 }
 
+/// `cast`: registers have no type but their size.
+pub fn cast(e: &mut Emitter<'_>, inst: &Inst) {
+    let Some(result) = inst.result else { return };
+    e.rename(result, e.words(inst.operands[0]).to_vec());
+}
+
 /// Registers of the result.
 pub fn define(e: &mut Emitter<'_>, inst: &Inst) -> Vec<Register> {
     inst.result.map_or_else(Vec::new, |result| e.define(result))

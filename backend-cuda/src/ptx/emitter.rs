@@ -112,7 +112,7 @@ impl<'k> Emitter<'k> {
             Op::FSub => alu::by_word(self, inst, "sub.rn.f32", View::Float),
             Op::FMul => alu::by_word(self, inst, "mul.rn.f32", View::Float),
             Op::I2F => alu::by_word(self, inst, "cvt.rn.f32.s32", View::Signed),
-            Op::Cast => shape::cast(self, inst),
+            Op::Cast => alu::cast(self, inst),
             Op::Vec2 | Op::Vec4 => shape::vector(self, inst),
             Op::Part => shape::part(self, inst),
             Op::Byte => shape::byte(self, inst),

@@ -7,12 +7,6 @@ use super::alu::define;
 use super::emitter::{Emitter, View};
 use super::registers::{File, Word};
 
-/// `cast`: registers have no type but their size.
-pub fn cast(e: &mut Emitter<'_>, inst: &Inst) {
-    let Some(result) = inst.result else { return };
-    e.rename(result, e.words(inst.operands[0]).to_vec());
-}
-
 /// `vec2`, `vec4`.
 pub fn vector(e: &mut Emitter<'_>, inst: &Inst) {
     let Some(result) = inst.result else { return };
