@@ -78,7 +78,7 @@ fn check(sample: &Sample) {
     assert_eq!(parse(&kernel.to_string()).as_ref(), Ok(kernel), "{name}");
     let legal = legalize(kernel, caps);
     assert_eq!(verify(&legal), [], "{name}: {caps:?}");
-    assert!(is_legal(&legal.body, &legal, caps), "{name}: {caps:?}");
+    assert!(is_legal(&legal, caps), "{name}: {caps:?}");
     let mut launch = launch.clone();
     run(&legal, &mut launch).unwrap_or_else(|trap| panic!("{name}: {caps:?}: {trap}"));
     sample.check(&launch.buffers).unwrap_or_else(|difference| panic!("{difference}: {caps:?}"));

@@ -304,7 +304,7 @@ mod tests {
             let caps =
                 Caps { subgroup: 1 << (seed % 8), ..if seed % 2 == 0 { Caps::NONE } else { Caps::ALL } };
             let legal = legalize(&kernel, &caps);
-            assert!(is_legal(&legal.body, &legal, &caps), "{seed}");
+            assert!(is_legal(&legal, &caps), "{seed}");
             assert_eq!(verify(&legal), [], "{seed}");
             assert_eq!(output(&legal, &launch), expected, "{seed}: {caps:?}\n{kernel}");
             outputs.insert(expected);

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use super::build::{Build, Mem, V, kernel as build};
 use super::kernel::{Attr, Block, Carried, Inst, Kernel, Stmt, Value};
 use super::op::{Op, Pattern};
-use super::types::Scalar;
+use super::types::{Scalar, Type};
 
 /// What a device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ impl Caps {
     };
 
     /// Whether a device with these can run an operation as it is.
-    pub fn has(&self, inst: &Inst, types: &[super::Type]) -> bool {
+    pub fn has(&self, inst: &Inst, types: &[Type]) -> bool {
         let width = |value: Value| types[value.index()].width;
         match inst.op {
             Op::Dot4 => self.dot4,
@@ -81,7 +81,7 @@ impl Caps {
 /// # Panics
 /// If the kernel does not verify.
 pub fn legalize(kernel: &Kernel, caps: &Caps) -> Kernel {
-    if is_legal(&kernel.body, kernel, caps) {
+    if is_legal(kernel, caps) {
         return kernel.clone();
     }
     build(&kernel.name, kernel.workgroup, |k| {
@@ -96,12 +96,17 @@ pub fn legalize(kernel: &Kernel, caps: &Caps) -> Kernel {
 }
 
 /// Whether a device runs all of a kernel as it is.
-pub fn is_legal(block: &Block, kernel: &Kernel, caps: &Caps) -> bool {
-    block.stmts.iter().all(|stmt| match stmt {
-        Stmt::Inst(inst) => caps.has(inst, &kernel.types),
-        Stmt::If { then, otherwise, .. } => is_legal(then, kernel, caps) && is_legal(otherwise, kernel, caps),
-        Stmt::Loop { body, .. } => is_legal(body, kernel, caps),
-    })
+pub fn is_legal(kernel: &Kernel, caps: &Caps) -> bool {
+    fn has_block(caps: &Caps, block: &Block, types: &[Type]) -> bool {
+        block.stmts.iter().all(|stmt| match stmt {
+            Stmt::Inst(inst) => caps.has(inst, types),
+            Stmt::If { then, otherwise, .. } => {
+                has_block(caps, then, types) && has_block(caps, otherwise, types)
+            }
+            Stmt::Loop { body, .. } => has_block(caps, body, types),
+        })
+    }
+    has_block(caps, &kernel.body, &kernel.types)
 }
 
 /// Writes the new kernel while it walks the old one.

@@ -87,7 +87,7 @@ fn legal_kernels_give_what_the_original_gives() {
     let expected = output(&original);
     for caps in all_caps() {
         let legal = legalize(&original, &caps);
-        assert!(is_legal(&legal.body, &legal, &caps), "{caps:?}\n{legal}");
+        assert!(is_legal(&legal, &caps), "{caps:?}\n{legal}");
         assert_eq!(output(&legal), expected, "{caps:?}");
         assert_eq!(legalize(&legal, &caps), legal, "{caps:?}: once is enough");
     }
@@ -119,10 +119,10 @@ fn both_blocks_of_a_branch_count() {
                 k.choose(condition, sum, dot)
             };
         });
-        assert!(!is_legal(&kernel.body, &kernel, &caps), "{kernel}");
-        assert!(is_legal(&kernel.body, &kernel, &Caps::ALL));
+        assert!(!is_legal(&kernel, &caps), "{kernel}");
+        assert!(is_legal(&kernel, &Caps::ALL));
         let legal = legalize(&kernel, &caps);
-        assert!(is_legal(&legal.body, &legal, &caps), "{legal}");
+        assert!(is_legal(&legal, &caps), "{legal}");
         // Nothing is exchanged, so nothing is staged.
         assert_eq!(legal.objects, []);
     }
