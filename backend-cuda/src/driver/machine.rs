@@ -1,0 +1,125 @@
+//! A GPU as a [`Machine`]: what the other files do, put together.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use unisonic_core::kir::Kernel;
+use unisonic_core::launch::Hardware;
+use unisonic_core::launch::inputs::TileCounts;
+use unisonic_core::plan::{DeviceInfo, PROFILE};
+use unisonic_gpu::machine::{Machine, MachineError, Work};
+
+use super::context::Context;
+use super::enumerate::{Found, find};
+use super::error::NoCuda;
+use super::memory::{Account, Buffer, free_bytes};
+use super::module::{Compiler, CudaKernel};
+use super::recording::Recording;
+use super::stream::Stream;
+use super::upload::Upload;
+
+/// Limits to open a GPU with. None of them changes a bit of any result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Says that there are at most so many multiprocessors, at least 1: a large GPU stands in for a smaller one in what is
+    /// chosen for it. Kernels still run on all.
+    pub multiprocessors: Option<u32>,
+    /// Most device memory that may be allocated; more is [`MachineError::OutOfMemory`].
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// Opens the GPU of a number.
+///
+/// # Errors
+/// Those of [`super::enumerate`]; if there is no such GPU or it is too old; if it cannot be used.
+pub fn open(index: u32, options: OpenOptions) -> Result<CudaMachine, NoCuda> {
+    let (device, found) = find(index)?;
+    let target = found.target()?;
+    let mut hardware = found.hardware(target);
+    if let Some(limit) = options.multiprocessors {
+        hardware.multiprocessors = hardware.multiprocessors.min(limit.max(1));
+    }
+    let context = Context::new(device)?;
+    let stream = Stream::new(&context)?;
+    let upload = RefCell::new(Upload::new(&stream)?);
+    let compiler = Compiler { target, hardware, version: found.driver };
+    Ok(CudaMachine {
+        found,
+        compiler,
+        account: Account::new(options.memory_limit_bytes),
+        upload,
+        stream,
+        context,
+    })
+}
+
+/// An NVIDIA GPU. Its handles may outlive it.
+pub struct CudaMachine {
+    found: Found,
+    compiler: Compiler,
+    account: Arc<Account>,
+    upload: RefCell<Upload>,
+    stream: Arc<Stream>,
+    context: Arc<Context>,
+}
+
+impl CudaMachine {
+    /// The GPU.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+}
+
+impl Machine for CudaMachine {
+    type Buffer = Buffer;
+    type Kernel = CudaKernel;
+    type Recording = Recording;
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            id: format!("cuda:{}", self.found.index),
+            name: self.found.name.clone(),
+            profile: PROFILE.to_owned(),
+            threads: None,
+        }
+    }
+
+    fn hardware(&self) -> Hardware {
+        self.compiler.hardware
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        free_bytes(&self.context, &self.account)
+    }
+
+    fn allocate(&self, len_bytes: u64, what: &str) -> Result<Buffer, MachineError> {
+        Buffer::new(&self.stream, &self.account, len_bytes, what)
+    }
+
+    /// Returns when the bytes have been read; errors of the copy itself come out of a later call.
+    fn upload(&self, to: &Buffer, offset_bytes: u64, bytes: &[u8]) -> Result<(), MachineError> {
+        self.context.still_there()?;
+        self.upload.borrow_mut().copy(to, offset_bytes, bytes)
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Result<CudaKernel, MachineError> {
+        self.context.still_there()?;
+        self.compiler.compile(&self.context, kernel)
+    }
+
+    /// The caller holds that kernels touch nothing outside their spans.
+    fn record(&self, work: &Work<Self>) -> Result<Recording, MachineError> {
+        Recording::new(&self.stream, work)
+    }
+
+    /// `inputs` and `results` have the lengths that were recorded.
+    fn run(
+        &self,
+        recording: &mut Recording,
+        inputs: &[u8],
+        tiles: TileCounts,
+        results: &mut [u8],
+    ) -> Result<(), MachineError> {
+        recording.run(inputs, tiles, results)
+    }
+}

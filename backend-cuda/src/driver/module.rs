@@ -1,0 +1,266 @@
+//! Kernels, compiled by the driver.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+use unisonic_core::kir::abi;
+use unisonic_core::kir::{Kernel, legal};
+use unisonic_core::launch::Hardware;
+use unisonic_gpu::machine::MachineError;
+
+use super::context::Context;
+use super::error::reason;
+use super::library::Version;
+use crate::ptx::{Target, dynamic_shared_len_bytes, emit, entry_name};
+
+/// A handle to a kernel, ready to run.
+#[derive(Clone)]
+pub struct CudaKernel(Arc<Loaded>);
+
+struct Loaded {
+    context: Arc<Context>,
+    module: sys::CUmodule,
+    entry: sys::CUfunction,
+    name: String,
+    addresses: usize,
+    params: usize,
+    workgroup: u32,
+    dynamic_shared_len_bytes: u32,
+}
+
+// SAFETY: the driver API may be called from any thread with any module; nothing else is behind the pointers.
+unsafe impl Send for Loaded {}
+// SAFETY: as above, and from several threads at once.
+unsafe impl Sync for Loaded {}
+
+/// For which devices kernels are compiled.
+#[derive(Clone, Copy)]
+pub struct Compiler {
+    /// What is emitted.
+    pub target: Target,
+    /// What kernels may use.
+    pub hardware: Hardware,
+    /// The driver's.
+    pub version: Version,
+}
+
+impl Compiler {
+    /// As [`unisonic_gpu::machine::Machine::compile`].
+    pub fn compile(self, context: &Arc<Context>, kernel: &Kernel) -> Result<CudaKernel, MachineError> {
+        let refuse = |reason: String| MachineError::Kernel { kernel: kernel.name.clone(), reason };
+        self.check(kernel).map_err(refuse)?;
+        let text = emit(kernel, self.target);
+        let [text, entry_name] = [text, entry_name(kernel)]
+            .map(|text| CString::new(text).map_err(|_| refuse("its name has a zero byte".to_owned())));
+        let module = self.load(context, &kernel.name, &text?)?;
+        let mut loaded = Loaded {
+            context: context.clone(),
+            module,
+            entry: ptr::null_mut(),
+            name: kernel.name.clone(),
+            addresses: abi::addressed(kernel).count(),
+            params: kernel.params.len(),
+            workgroup: kernel.workgroup,
+            dynamic_shared_len_bytes: dynamic_shared_len_bytes(kernel),
+        };
+        loaded.find_entry(&entry_name?)?;
+        Ok(CudaKernel(Arc::new(loaded)))
+    }
+
+    /// Whether the kernel is within what the hardware offers.
+    fn check(self, kernel: &Kernel) -> Result<(), String> {
+        let Hardware { caps, shared_len_bytes, workgroup, .. } = self.hardware;
+        let shared = dynamic_shared_len_bytes(kernel);
+        if shared > shared_len_bytes {
+            return Err(format!(
+                "it needs {shared} bytes of shared memory, and there are {shared_len_bytes}"
+            ));
+        }
+        if kernel.workgroup > workgroup {
+            return Err(format!("it has {} invocations, and {workgroup} are the most", kernel.workgroup));
+        }
+        if !legal::is_legal(&kernel.body, kernel, &caps) {
+            return Err(format!("it has operations that {} does not have", self.target.name()));
+        }
+        Ok(())
+    }
+
+    fn load(self, context: &Context, name: &str, text: &CStr) -> Result<sys::CUmodule, MachineError> {
+        const LOG_LEN_BYTES: usize = 8 << 10;
+        context.enter()?;
+        let mut log = vec![0_u8; LOG_LEN_BYTES];
+        let mut options = [
+            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        // A number travels as a pointer.
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_LEN_BYTES)];
+        let mut module = ptr::null_mut();
+        // SAFETY: the context is current; the text ends with a zero byte; there are as many values as options, the log is as
+        // long as said, and all of it has been read or written when the call returns.
+        let result = unsafe {
+            sys::cuModuleLoadDataEx(
+                &mut module,
+                text.as_ptr().cast(),
+                options.len() as c_uint,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        match context.check("cuModuleLoadDataEx", result) {
+            Err(MachineError::Driver { .. }) => {
+                let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
+                let reason = self.reason(result, text, &log);
+                Err(MachineError::Kernel { kernel: name.to_owned(), reason })
+            }
+            checked => checked.map(|()| module),
+        }
+    }
+
+    /// What to say of a text that the driver does not take.
+    fn reason(self, result: sys::CUresult, text: &CStr, log: &str) -> String {
+        let reason = reason(result);
+        if result == sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION {
+            let text = text.to_string_lossy();
+            let version = text.strip_prefix(".version ").and_then(|rest| rest.lines().next()).unwrap_or("?");
+            return format!(
+                "{reason}: it is PTX {version} and the driver is for CUDA {}; install a newer driver",
+                self.version
+            );
+        }
+        format!("{reason}: {}", log.trim())
+    }
+}
+
+impl Loaded {
+    fn find_entry(&mut self, name: &CStr) -> Result<(), MachineError> {
+        use sys::CUfunction_attribute_enum as Attribute;
+        self.context.enter()?;
+        // SAFETY: the module is loaded; the name ends with a zero byte; the function is written to a pointer of its type.
+        let result =
+            unsafe { sys::cuModuleGetFunction(&mut self.entry, self.module, name.as_ptr().cast::<c_char>()) };
+        self.context.check("cuModuleGetFunction", result)?;
+        if self.dynamic_shared_len_bytes > 0 {
+            let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let len_bytes = self.dynamic_shared_len_bytes as c_int;
+            // SAFETY: the function is the module's.
+            let result = unsafe { sys::cuFuncSetAttribute(self.entry, attribute, len_bytes) };
+            self.context.check("cuFuncSetAttribute", result)?;
+        }
+        // Also brings the code to the device, which the driver otherwise does at the first launch.
+        let mut threads = 0;
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        // SAFETY: the function is the module's; the number is written to a place of its type.
+        let result = unsafe { sys::cuFuncGetAttribute(&mut threads, attribute, self.entry) };
+        self.context.check("cuFuncGetAttribute", result)?;
+        if threads.unsigned_abs() < self.workgroup {
+            let reason =
+                format!("it has {} invocations, and its registers leave room for {threads}", self.workgroup);
+            return Err(MachineError::Kernel { kernel: self.name.clone(), reason });
+        }
+        Ok(())
+    }
+}
+
+impl CudaKernel {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub(super) fn is_of(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.0.context, context)
+    }
+
+    /// How many addresses and parameters its launches have.
+    pub(super) fn record(&self) -> (usize, usize) {
+        (self.0.addresses, self.0.params)
+    }
+
+    /// Puts a launch into a stream.
+    ///
+    /// # Safety
+    /// `arguments` points to as many addresses and parameters as [`CudaKernel::record`] says, in the order of
+    /// [`unisonic_core::kir::abi`]; until the launch is done (or the graph that is captured is no more) the addresses are of
+    /// memory that holds all the kernel touches, and the kernel is loaded.
+    pub(super) unsafe fn launch(
+        &self,
+        stream: sys::CUstream,
+        workgroups: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), MachineError> {
+        let Loaded { context, entry, workgroup, dynamic_shared_len_bytes, .. } = &*self.0;
+        context.enter()?;
+        // SAFETY: the entry takes this record, and the caller vouches for the rest; the driver has copied the arguments when
+        // it returns.
+        let result = unsafe {
+            let (grid, block) = ((workgroups, 1, 1), (*workgroup, 1, 1));
+            sys::cuLaunchKernel(
+                *entry,
+                grid.0,
+                grid.1,
+                grid.2,
+                block.0,
+                block.1,
+                block.2,
+                *dynamic_shared_len_bytes,
+                stream,
+                arguments.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        };
+        context.check(&format!("the launch of `{}`", self.0.name), result)
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // SAFETY: it was loaded once, and what holds no handle runs nothing of it.
+        self.context.give_back("cuModuleUnload", || unsafe { sys::cuModuleUnload(self.module) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unisonic_core::kir::Scalar;
+    use unisonic_core::kir::build::kernel;
+
+    use super::*;
+
+    const COMPILER: Compiler = Compiler {
+        target: Target::Sm86,
+        hardware: Hardware::SM_86,
+        version: Version { major: 11, minor: 4 },
+    };
+
+    #[test]
+    fn kernels_beyond_the_hardware_are_refused() {
+        let shared = |len| {
+            kernel("k", 64, |k| {
+                k.shared("a", Scalar::F32, len);
+            })
+        };
+        assert_eq!(COMPILER.check(&shared(99 * 256)), Ok(()));
+        let error = COMPILER.check(&shared(99 * 256 + 4)).err().unwrap_or_default();
+        assert!(error.contains("101392") && error.contains("101376"), "{error}");
+        let small = Hardware { workgroup: 32, ..Hardware::SM_86 };
+        let error = Compiler { hardware: small, ..COMPILER }.check(&shared(1)).err().unwrap_or_default();
+        assert!(error.contains("64 invocations"), "{error}");
+    }
+
+    #[test]
+    fn the_drivers_reasons_are_told() {
+        let text = CString::new(emit(&kernel("k", 32, |_| {}), Target::Sm89)).expect("text");
+        let unsupported = sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+        let reason = COMPILER.reason(unsupported, &text, "");
+        assert_eq!(
+            reason,
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): it is PTX 7.8 and the driver is for CUDA 11.4; install a newer driver"
+        );
+        let invalid = sys::CUresult::CUDA_ERROR_INVALID_PTX;
+        let reason = COMPILER.reason(invalid, &text, "ptxas line 3: unexpected `x`\n");
+        assert_eq!(reason, "CUDA_ERROR_INVALID_PTX (218): ptxas line 3: unexpected `x`");
+    }
+}

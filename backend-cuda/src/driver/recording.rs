@@ -1,0 +1,146 @@
+//! Launches that run again and again with other inputs.
+//!
+//! Where no size depends on the run, everything is one graph: inputs to the device, launches one after the other, results
+//! to the host. Otherwise the same is put into the stream piece by piece in each run, which costs some microseconds a launch.
+
+use std::sync::Arc;
+
+use unisonic_core::launch::inputs::TileCounts;
+use unisonic_gpu::machine::{MachineError, Span, Work};
+
+use super::graph::Graph;
+use super::launch::Launch;
+use super::machine::CudaMachine;
+use super::memory::Buffer;
+use super::pinned::Pinned;
+use super::stream::Stream;
+
+/// A recording of a [`CudaMachine`].
+pub struct Recording {
+    /// Before what it refers to, so that it is dropped first.
+    graph: Option<Graph>,
+    work: Recorded,
+}
+
+/// What is done in a run, with all that it needs.
+struct Recorded {
+    stream: Arc<Stream>,
+    inputs: Pinned,
+    input: Copy,
+    launches: Vec<Launch>,
+    results: Pinned,
+    copies: Vec<Copy>,
+}
+
+/// Device memory that is copied from or to.
+struct Copy {
+    address: u64,
+    len_bytes: usize,
+    _buffer: Buffer,
+}
+
+impl Copy {
+    fn new(stream: &Stream, span: &Span<CudaMachine>, what: &str) -> Result<Self, MachineError> {
+        let address = span.buffer.part(stream.context(), span.offset_bytes, span.len_bytes, what)?;
+        let len_bytes = usize::try_from(span.len_bytes)
+            .map_err(|error| MachineError::Driver { call: what.to_owned(), reason: error.to_string() })?;
+        Ok(Self { address, len_bytes, _buffer: span.buffer.clone() })
+    }
+}
+
+impl Recording {
+    /// As [`unisonic_gpu::machine::Machine::record`].
+    pub fn new(stream: &Arc<Stream>, work: &Work<CudaMachine>) -> Result<Self, MachineError> {
+        let context = stream.context();
+        context.enter()?;
+        let input = Copy::new(stream, &work.inputs, "recording the inputs")?;
+        let copies = work
+            .results
+            .iter()
+            .map(|span| Copy::new(stream, span, "recording the results"))
+            .collect::<Result<Vec<_>, _>>()?;
+        let launches = work
+            .dispatches
+            .iter()
+            .map(|dispatch| Launch::new(context, dispatch))
+            .collect::<Result<Vec<_>, _>>()?;
+        let work = Recorded {
+            stream: stream.clone(),
+            inputs: Pinned::new(stream, input.len_bytes)?,
+            input,
+            launches,
+            results: Pinned::new(stream, copies.iter().map(|copy| copy.len_bytes).sum())?,
+            copies,
+        };
+        // What is in the stream, such as uploads, would not be part of the capture, and need not be waited for.
+        let graph = if work.launches.iter().all(Launch::is_fixed) { work.graph()? } else { None };
+        Ok(Self { graph, work })
+    }
+
+    /// As [`unisonic_gpu::machine::Machine::run`].
+    pub fn run(&mut self, inputs: &[u8], tiles: TileCounts, results: &mut [u8]) -> Result<(), MachineError> {
+        let Self { graph, work } = self;
+        work.stream.context().enter()?;
+        let lens = [
+            ("inputs", inputs.len(), work.inputs.len_bytes()),
+            ("results", results.len(), work.results.len_bytes()),
+        ];
+        for (what, found, expected) in lens {
+            if found != expected {
+                let reason = format!("the {what} have {found} bytes and were recorded with {expected}");
+                return Err(MachineError::Driver { call: "running a recording".to_owned(), reason });
+            }
+        }
+        // SAFETY: each run waits for its end, so no copy is under way.
+        unsafe { work.inputs.bytes_mut() }.copy_from_slice(inputs);
+        let launched = match graph {
+            // SAFETY: it is waited for below, and `self` holds all that it touches meanwhile.
+            Some(graph) => unsafe { graph.launch(&work.stream) },
+            // SAFETY: as above.
+            None => unsafe { work.enqueue(tiles) },
+        };
+        // If a launch failed too: those before it are under way.
+        work.stream.synchronize().and(launched)?;
+        // SAFETY: the run has ended.
+        results.copy_from_slice(unsafe { work.results.bytes() });
+        Ok(())
+    }
+}
+
+impl Recorded {
+    /// The graph; none if the driver does not make one and nothing else is wrong: the launches then run one by one.
+    fn graph(&self) -> Result<Option<Graph>, MachineError> {
+        // SAFETY: `Recording` holds the graph and all of this, and drops the graph first.
+        match Graph::capture(&self.stream, || unsafe { self.enqueue(TileCounts::default()) }) {
+            Ok(graph) => Ok(Some(graph)),
+            Err(MachineError::Driver { call, reason }) => {
+                tracing::warn!("launches run one by one, which is slower: {call} failed: {reason}");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts everything into the stream.
+    ///
+    /// # Safety
+    /// This lives, and its pinned memory is left alone, until the stream, or the graph that is captured from it, is done.
+    unsafe fn enqueue(&self, tiles: TileCounts) -> Result<(), MachineError> {
+        let Self { stream, inputs, input, launches, results, copies } = self;
+        if input.len_bytes > 0 {
+            // SAFETY: the buffer has that length and is held; the caller vouches for the rest.
+            unsafe { stream.copy_to_device(input.address, inputs, input.len_bytes) }?;
+        }
+        for launch in launches {
+            // SAFETY: as the caller says.
+            unsafe { launch.enqueue(stream, tiles) }?;
+        }
+        let mut offset_bytes = 0;
+        for copy in copies.iter().filter(|copy| copy.len_bytes > 0) {
+            // SAFETY: the buffer has that length and is held; the caller vouches for the rest.
+            unsafe { stream.copy_to_host(results, offset_bytes, copy.address, copy.len_bytes) }?;
+            offset_bytes += copy.len_bytes;
+        }
+        Ok(())
+    }
+}
