@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the Vulkan backend's kernels on software devices: Mesa's llvmpipe with subgroups of 4, 8 and 16, and SwiftShader,
+# Runs the Vulkan driver and kernels on software devices: Mesa's llvmpipe with subgroups of 4, 8 and 16, and SwiftShader,
 # which flushes subnormals. Debian only; as root it installs what is missing.
 #
 #   scripts/test-vulkan.sh [--if-possible]
@@ -52,7 +52,7 @@ run() {
     local name=$1
     shift
     note "$name"
-    env "$@" cargo test --locked -p unisonic-vulkan --test on_device
+    env "$@" cargo test --locked -p unisonic-vulkan --test on_device --test driver
 }
 
 for bits in 128 256 512; do

@@ -1,3 +1,4 @@
-//! The Vulkan backend: kernels become SPIR-V ([`spirv`]).
+//! The Vulkan backend: kernels become SPIR-V ([`spirv`]), which a device runs ([`driver`]).
 
+pub mod driver;
 pub mod spirv;

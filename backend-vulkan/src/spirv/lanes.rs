@@ -9,6 +9,10 @@ impl Emitter<'_> {
     pub(super) fn shuffle_xor(&mut self, inst: &Inst) -> Word {
         let (_, mask) = self.cluster(inst);
         self.fits(inst, mask + 1);
+        if self.target.subgroup_size == 1 {
+            // What an invocation has itself is all that it can exchange: no subgroups are needed for that.
+            return self.operand(inst, 0);
+        }
         let mask = self.u32_constant(mask);
         self.shuffle(inst, Op::GroupNonUniformShuffleXor, mask)
     }

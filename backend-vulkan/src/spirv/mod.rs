@@ -298,7 +298,7 @@ impl Emitter<'_> {
         if let Some(id) = self.places.local_id {
             return id;
         }
-        let id = if uses_subgroups(self.kernel) {
+        let id = if self.target.subgroup_size > 1 && uses_subgroups(self.kernel) {
             let (number, lane) = (self.subgroup_id(), self.subgroup_lane());
             let (u32_, size) = (self.u32_ty(), self.u32_constant(self.target.subgroup_size));
             let first = self.module.push_first(spirv::Op::IMul, u32_, &[number, size]);

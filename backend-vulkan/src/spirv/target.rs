@@ -6,7 +6,7 @@ use unisonic_core::kir::op::MATRIX_CLUSTER;
 /// What of a device changes the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Invocations of a subgroup: what the pipeline will require.
+    /// Invocations of a subgroup: what the pipeline will require. 1 if there is nothing to exchange with.
     pub subgroup_size: u32,
     /// Whether packed dot products can be had (`shaderIntegerDotProduct`).
     pub integer_dot: bool,

@@ -1,0 +1,171 @@
+//! The opened device, which every handle holds.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ash::vk;
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
+use unisonic_core::kir::abi::ADDRESS_LEN_BYTES;
+use unisonic_gpu::machine::MachineError;
+
+use super::error::{Health, misuse};
+use super::features::Features;
+use super::instance::Instance;
+use super::options::OpenOptions;
+
+/// Memory is asked of the driver in blocks of this, of which smaller buffers take parts.
+const BLOCK_LEN_BYTES: u64 = 64 << 20;
+/// The first block that the host sees; later ones grow up to the above.
+const FIRST_HOST_BLOCK_LEN_BYTES: u64 = 16 << 20;
+
+/// An opened device.
+pub struct Device {
+    /// Calls of the device.
+    pub raw: ash::Device,
+    /// What it offers.
+    pub features: Features,
+    /// Whether it is still there.
+    pub health: Health,
+    /// Its only queue.
+    pub queue: Mutex<Queue>,
+    /// The layout of all pipelines: the address of a record as push constants.
+    pub layout: vk::PipelineLayout,
+    /// What the driver keeps of pipelines.
+    pub cache: vk::PipelineCache,
+    /// Launches of a submission.
+    pub dispatches_per_submission: Option<u32>,
+    memory: Mutex<Memory>,
+    physical: vk::PhysicalDevice,
+    /// Goes after the device.
+    pub instance: Arc<Instance>,
+}
+
+/// The queue, and what it has taken.
+pub struct Queue {
+    /// The queue.
+    pub raw: vk::Queue,
+    /// So many submissions are still taken before the device counts as lost.
+    pub left: Option<u64>,
+}
+
+/// Device memory.
+pub struct Memory {
+    /// Shares blocks of it out; none once the device goes.
+    pub allocator: Option<Allocator>,
+    /// What buffers have taken.
+    pub used_bytes: u64,
+    /// What they may take.
+    pub limit_bytes: Option<u64>,
+}
+
+impl Device {
+    /// Opens a device that lacks nothing.
+    pub fn open(
+        instance: Arc<Instance>,
+        physical: vk::PhysicalDevice,
+        features: Features,
+        options: &OpenOptions,
+    ) -> Result<Arc<Self>, MachineError> {
+        let health = Health::default();
+        let family =
+            features.queue_family.ok_or_else(|| misuse("opening", "no queue computes".to_owned()))?;
+        let raw = health.of("vkCreateDevice", features.create_device(&instance, physical, family))?;
+        // SAFETY: the device was created with this queue.
+        let queue = unsafe { raw.get_device_queue(family, 0) };
+        // From here on, what has been made is destroyed with it.
+        let mut device = Self {
+            raw,
+            features,
+            health,
+            queue: Mutex::new(Queue { raw: queue, left: options.lost_after_submissions }),
+            layout: vk::PipelineLayout::null(),
+            cache: vk::PipelineCache::null(),
+            dispatches_per_submission: options.dispatches_per_submission,
+            memory: Mutex::new(Memory {
+                allocator: None,
+                used_bytes: 0,
+                limit_bytes: options.memory_limit_bytes,
+            }),
+            physical,
+            instance,
+        };
+        device.memory().allocator = Some(device.new_allocator()?);
+        device.layout = device.new_layout()?;
+        device.cache = device.new_cache(&options.pipeline_cache)?;
+        Ok(Arc::new(device))
+    }
+
+    fn new_allocator(&self) -> Result<Allocator, MachineError> {
+        let sizes = AllocationSizes::new(BLOCK_LEN_BYTES, FIRST_HOST_BLOCK_LEN_BYTES)
+            .with_max_host_memblock_size(BLOCK_LEN_BYTES);
+        Allocator::new(&AllocatorCreateDesc {
+            instance: self.instance.raw.clone(),
+            device: self.raw.clone(),
+            physical_device: self.physical,
+            debug_settings: AllocatorDebugSettings::default(),
+            buffer_device_address: true,
+            allocation_sizes: sizes,
+        })
+        .map_err(|error| misuse("opening", error.to_string()))
+    }
+
+    fn new_layout(&self) -> Result<vk::PipelineLayout, MachineError> {
+        let push = [vk::PushConstantRange::default()
+            .stage_flags(vk::ShaderStageFlags::COMPUTE)
+            .offset(0)
+            .size(ADDRESS_LEN_BYTES)];
+        let info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&push);
+        // SAFETY: the structures live through the call.
+        let layout = unsafe { self.raw.create_pipeline_layout(&info, None) };
+        self.health.of("vkCreatePipelineLayout", layout)
+    }
+
+    fn new_cache(&self, before: &[u8]) -> Result<vk::PipelineCache, MachineError> {
+        let info = vk::PipelineCacheCreateInfo::default().initial_data(before);
+        // SAFETY: the structure lives through the call; the driver ignores data that is not its own.
+        let cache = unsafe { self.raw.create_pipeline_cache(&info, None) };
+        self.health.of("vkCreatePipelineCache", cache)
+    }
+
+    /// Device memory, which one buffer at a time is taken from or given back to.
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of device memory that can still be had, where the driver or a limit says.
+    pub fn free_bytes(&self, memory: &Memory) -> Option<u64> {
+        let of_limit = memory.limit_bytes.map(|limit| limit.saturating_sub(memory.used_bytes));
+        match (of_limit, self.budget_bytes()) {
+            (Some(limit), Some(budget)) => Some(limit.min(budget)),
+            (limit, budget) => limit.or(budget),
+        }
+    }
+
+    fn budget_bytes(&self) -> Option<u64> {
+        if !self.features.memory_budget {
+            return None;
+        }
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut all = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        // SAFETY: the device has the extension, and the structures live through the call.
+        unsafe { self.instance.raw.get_physical_device_memory_properties2(self.physical, &mut all) };
+        let heap = self.features.limits.heap;
+        Some(budget.heap_budget.get(heap)?.saturating_sub(*budget.heap_usage.get(heap)?))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: every handle holds the device, so that all that was made of it is gone but for what is destroyed here,
+        // once each, after the device is idle or lost. Null handles are ignored.
+        unsafe {
+            // A lost device has nothing more to wait for.
+            let _ = self.raw.device_wait_idle();
+            self.raw.destroy_pipeline_cache(self.cache, None);
+            self.raw.destroy_pipeline_layout(self.layout, None);
+            // It frees its blocks by the device.
+            drop(self.memory().allocator.take());
+            self.raw.destroy_device(None);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The machine: what the rest of the driver makes together.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use unisonic_core::kir::Kernel;
+use unisonic_core::launch::Hardware;
+use unisonic_core::launch::inputs::TileCounts;
+use unisonic_core::plan::{DeviceInfo, PROFILE};
+use unisonic_gpu::machine::{Machine, MachineError, Work};
+
+use super::device::Device;
+use super::error::OpenError;
+use super::features::Features;
+use super::instance::Instance;
+use super::memory::Buffer;
+use super::options::OpenOptions;
+use super::pipeline::Pipeline;
+use super::probe;
+use super::record::Recording;
+use super::upload::Uploader;
+use crate::spirv::{Target, emit, uses_subgroups};
+
+/// A Vulkan device, opened.
+pub struct VulkanMachine {
+    index: usize,
+    target: Target,
+    uploader: RefCell<Uploader>,
+    device: Arc<Device>,
+}
+
+/// Opens a device by its number among [`super::enumerate`]'s.
+pub fn open(index: usize, options: &OpenOptions) -> Result<VulkanMachine, OpenError> {
+    let instance = Instance::new(options.loader.as_deref(), options.validation)?;
+    let devices = instance.physical_devices()?;
+    let physical = *devices.get(index).ok_or(OpenError::NoDevice { index, count: devices.len() })?;
+    let features = Features::of(&instance, physical, options.without);
+    let missing = features.missing();
+    if !missing.is_empty() {
+        return Err(OpenError::Lacks { name: features.name, missing });
+    }
+    let mut target = features.target();
+    let device = Device::open(instance, physical, features, options)?;
+    let mut uploader = Uploader::new(&device);
+    if device.features.matrices {
+        target.matrix = match probe::matrix_order(&device, &mut uploader) {
+            Err(error @ MachineError::Lost { .. }) => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!("matrices are not used: {error}");
+                None
+            }
+            Ok(order) => order,
+        };
+    }
+    tracing::debug!(
+        name = device.features.name,
+        driver = device.features.driver,
+        ?target,
+        "opened vulkan:{index}"
+    );
+    Ok(VulkanMachine { index, target, uploader: RefCell::new(uploader), device })
+}
+
+impl VulkanMachine {
+    /// What kernels are emitted for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Driver, and what it says of its version.
+    pub fn driver(&self) -> &str {
+        &self.device.features.driver
+    }
+
+    /// What the driver keeps of all pipelines that were compiled, for [`OpenOptions::pipeline_cache`].
+    pub fn pipeline_cache(&self) -> Result<Vec<u8>, MachineError> {
+        self.device.health.check("vkGetPipelineCacheData")?;
+        // SAFETY: the cache is the device's.
+        let data = unsafe { self.device.raw.get_pipeline_cache_data(self.device.cache) };
+        self.device.health.of("vkGetPipelineCacheData", data)
+    }
+
+    /// What the validation layer has said, where [`OpenOptions::validation`] asked for it.
+    pub fn validation_messages(&self) -> Vec<String> {
+        self.device.instance.validation_messages()
+    }
+}
+
+impl Machine for VulkanMachine {
+    type Buffer = Buffer;
+    type Kernel = Pipeline;
+    type Recording = Recording;
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            id: format!("vulkan:{}", self.index),
+            name: self.device.features.name.clone(),
+            profile: PROFILE.to_owned(),
+            threads: None,
+        }
+    }
+
+    fn hardware(&self) -> Hardware {
+        self.device.features.hardware(&self.target)
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.device.free_bytes(&self.device.memory())
+    }
+
+    fn allocate(&self, len_bytes: u64, what: &str) -> Result<Buffer, MachineError> {
+        Buffer::new(&self.device, len_bytes, Default::default(), what)
+    }
+
+    fn upload(&self, to: &Buffer, offset_bytes: u64, bytes: &[u8]) -> Result<(), MachineError> {
+        self.uploader.borrow_mut().upload(to, offset_bytes, bytes)
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Result<Pipeline, MachineError> {
+        Pipeline::new(&self.device, kernel, &emit(kernel, &self.target), uses_subgroups(kernel))
+    }
+
+    fn record(&self, work: &Work<Self>) -> Result<Recording, MachineError> {
+        Recording::new(&self.device, &mut self.uploader.borrow_mut(), work)
+    }
+
+    fn run(
+        &self,
+        recording: &mut Recording,
+        inputs: &[u8],
+        tiles: TileCounts,
+        results: &mut [u8],
+    ) -> Result<(), MachineError> {
+        recording.run(&self.device, inputs, tiles, results)
+    }
+}

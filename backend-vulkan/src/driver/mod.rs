@@ -1,0 +1,45 @@
+//! A Vulkan device as a [`unisonic_gpu::machine::Machine`]: the driver is found and opened at run time.
+//!
+//! [`enumerate`] lists devices, with what each lacks; [`open`] opens one. Nothing is assumed that can be asked for:
+//! `features.rs` asks, and makes of the answers what kernels may hold and what the device is opened with.
+//!
+//! # How launches run
+//!
+//! Buffers have device addresses, so that no descriptor and no range limit is in the way. A recording ([`Recording`]) is a
+//! list of command buffers made once: copy the inputs, run every launch with a barrier after it, copy the results. What a
+//! launch is given lies in one device buffer ([`constants`]); the command buffer only pushes its address. A run writes the
+//! inputs into mapped memory, submits, waits for one fence, and allocates nothing.
+//!
+//! # Who owns what
+//!
+//! Every handle holds the [`device::Device`], which goes last, after it is idle; the device holds the instance, and that the
+//! loader's library. So anything may be dropped in any order. A device that was lost stays lost (`error.rs`).
+//!
+//! Start reading at `machine.rs`, then `record.rs`.
+
+mod constants;
+mod device;
+mod enumerate;
+mod error;
+mod features;
+mod instance;
+mod limits;
+mod loader;
+mod machine;
+mod memory;
+mod options;
+mod pipeline;
+mod probe;
+mod record;
+mod run;
+mod upload;
+mod validation;
+
+pub use enumerate::{DeviceKind, Found, enumerate, enumerate_with};
+pub use error::OpenError;
+pub use loader::NoVulkan;
+pub use machine::{VulkanMachine, open};
+pub use memory::Buffer;
+pub use options::{OpenOptions, Without};
+pub use pipeline::Pipeline;
+pub use record::Recording;

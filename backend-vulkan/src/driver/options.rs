@@ -1,0 +1,35 @@
+//! How a device is opened.
+
+use std::path::PathBuf;
+
+/// How a device is opened. No option changes a bit of a result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// The loader's library; none for the one that the system finds.
+    pub loader: Option<PathBuf>,
+    /// Whether the Khronos validation layer watches every call. What it says goes to the log as errors, and to
+    /// [`super::VulkanMachine::validation_messages`].
+    pub validation: bool,
+    /// Device memory that may be taken; none for all that there is.
+    pub memory_limit_bytes: Option<u64>,
+    /// Launches of a submission; none for all of a recording in one. Drivers take a submission that runs for seconds for one
+    /// that hangs.
+    pub dispatches_per_submission: Option<u32>,
+    /// What pipelines were made of before ([`super::VulkanMachine::pipeline_cache`]); the driver ignores what is not its own.
+    pub pipeline_cache: Vec<u8>,
+    /// What is not used though the device has it.
+    pub without: Without,
+    /// The device counts as lost once it has taken so many submissions: for tests of what happens then.
+    pub lost_after_submissions: Option<u64>,
+}
+
+/// What of a device is not used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Without {
+    /// Exchanges in subgroups.
+    pub subgroups: bool,
+    /// Packed dot products.
+    pub integer_dot: bool,
+    /// Matrix products.
+    pub matrices: bool,
+}

@@ -1,0 +1,38 @@
+//! Which words make a cooperative matrix on this device ([`matrix_probe`]).
+
+use std::sync::Arc;
+
+use unisonic_core::launch::Workgroups;
+use unisonic_core::launch::inputs::TileCounts;
+use unisonic_gpu::machine::{Dispatch, MachineError, Span, Work};
+
+use super::device::Device;
+use super::memory::Buffer;
+use super::pipeline::Pipeline;
+use super::record::Recording;
+use super::upload::Uploader;
+use crate::spirv::{MatrixOrder, matrix_probe};
+
+/// Asks the device; none if matrices are made of other words than kernels have.
+pub fn matrix_order(
+    device: &Arc<Device>,
+    uploader: &mut Uploader,
+) -> Result<Option<MatrixOrder>, MachineError> {
+    let kernel = Pipeline::new(device, &matrix_probe::kernel(), &matrix_probe::words(), true)?;
+    let len_bytes = matrix_probe::OUTPUT_LEN_BYTES as u64;
+    let buffer = Buffer::new(device, len_bytes, Default::default(), "the matrix probe")?;
+    let span = |len_bytes| Span { buffer: buffer.clone(), offset_bytes: 0, len_bytes };
+    let work = Work {
+        dispatches: vec![Dispatch {
+            kernel,
+            spans: vec![span(len_bytes)],
+            params: vec![],
+            workgroups: Workgroups::Fixed(1),
+        }],
+        inputs: span(0),
+        results: vec![span(len_bytes)],
+    };
+    let mut output = vec![0; matrix_probe::OUTPUT_LEN_BYTES];
+    Recording::new(device, uploader, &work)?.run(device, &[], TileCounts::default(), &mut output)?;
+    Ok(matrix_probe::read(&output))
+}

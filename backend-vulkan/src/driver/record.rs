@@ -1,0 +1,331 @@
+//! Launches recorded into command buffers, once.
+//!
+//! The first command buffer begins with the copy of inputs and workgroup counts out of mapped memory, the last one ends with the
+//! copy of results into mapped memory; between them is each launch, after a barrier that makes all before it visible.
+//! They are submitted in order to one queue, so that barriers hold across them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ash::vk;
+use unisonic_core::kir::abi::ALIGN_BYTES;
+use unisonic_core::launch::Workgroups;
+use unisonic_gpu::machine::{Dispatch, MachineError, Span, Work};
+
+use super::constants::{Constants, Groups, PerTile, check_groups};
+use super::device::Device;
+use super::error::misuse;
+use super::machine::VulkanMachine;
+use super::memory::{Buffer, Mapped};
+use super::pipeline::Pipeline;
+use super::run::Submissions;
+use super::upload::Uploader;
+
+type MachineDispatch = Dispatch<VulkanMachine>;
+type MachineSpan = Span<VulkanMachine>;
+
+/// Launches that can be run again and again.
+pub struct Recording {
+    /// Goes first: waits until nothing runs.
+    pub(super) submissions: Submissions,
+    /// Inputs, then workgroups of launches per tile.
+    pub(super) staging: Option<Mapped>,
+    pub(super) readback: Option<Mapped>,
+    pub(super) inputs_len: usize,
+    pub(super) results_len: usize,
+    /// In the order of the commands.
+    pub(super) per_tile: Vec<PerTile>,
+    /// What the command buffers use.
+    _held: Held,
+}
+
+struct Held {
+    _buffers: Vec<Buffer>,
+    _pipelines: Vec<Pipeline>,
+}
+
+impl Recording {
+    /// Records launches.
+    pub(super) fn new(
+        device: &Arc<Device>,
+        uploader: &mut Uploader,
+        work: &Work<VulkanMachine>,
+    ) -> Result<Self, MachineError> {
+        device.health.check("recording")?;
+        check(device, work)?;
+        let constants = constants(work);
+        let commands_len = constants.commands_len_bytes();
+        let buffer_len_bytes = constants.commands_at() + commands_len as u64;
+        let buffer = Buffer::new(
+            device,
+            buffer_len_bytes,
+            vk::BufferUsageFlags::INDIRECT_BUFFER,
+            "the records of launches",
+        )?;
+        uploader.upload(&buffer, 0, &constants.bytes)?;
+        let inputs_len = len(work.inputs.len_bytes, "inputs")?;
+        let results_len_bytes =
+            work.results.iter().try_fold(0_u64, |sum, span| sum.checked_add(span.len_bytes));
+        let results_len = len(results_len_bytes.unwrap_or(u64::MAX), "results")?;
+        let staged_len = inputs_len.saturating_add(commands_len);
+        let some = |len: usize| (len > 0).then_some(len);
+        let staging =
+            some(staged_len).map(|len| Mapped::staging(device, len, "the inputs of launches")).transpose()?;
+        let readback = some(results_len)
+            .map(|len| Mapped::readback(device, len, "the results of launches"))
+            .transpose()?;
+        let pieces = pieces(work.dispatches.len(), device.dispatches_per_submission);
+        let recording = Self {
+            submissions: Submissions::new(device, pieces.len())?,
+            staging,
+            readback,
+            inputs_len,
+            results_len,
+            per_tile: constants.per_tile.clone(),
+            _held: held(work, &buffer),
+        };
+        let recorder =
+            Recorder { device, recording: &recording, constants: &constants, buffer: &buffer, work };
+        for (number, piece) in pieces.iter().enumerate() {
+            recorder.piece(number, piece, pieces.len())?;
+        }
+        Ok(recording)
+    }
+}
+
+/// How launches are shared out to submissions; there is always one.
+fn pieces(dispatches: usize, most: Option<u32>) -> Vec<Range<usize>> {
+    let most = most.map_or(usize::MAX, |most| most.max(1) as usize);
+    let mut pieces = vec![];
+    let mut start = 0_usize;
+    loop {
+        let end = dispatches.min(start.saturating_add(most));
+        pieces.push(start..end);
+        if end == dispatches {
+            return pieces;
+        }
+        start = end;
+    }
+}
+
+fn constants(work: &Work<VulkanMachine>) -> Constants {
+    let mut constants = Constants::default();
+    for dispatch in &work.dispatches {
+        let addresses = dispatch.spans.iter().map(|span| span.buffer.address() + span.offset_bytes);
+        constants.push(addresses, &dispatch.params);
+        constants.share(dispatch.workgroups, dispatch.kernel.name());
+    }
+    constants
+}
+
+fn held(work: &Work<VulkanMachine>, constants: &Buffer) -> Held {
+    let spans = work.dispatches.iter().flat_map(|dispatch| &dispatch.spans);
+    let spans = spans.chain([&work.inputs]).chain(&work.results);
+    let mut buffers: Vec<Buffer> = spans.map(|span| span.buffer.clone()).chain([constants.clone()]).collect();
+    buffers.sort_unstable_by_key(Buffer::address);
+    buffers.dedup_by_key(|buffer| buffer.address());
+    let mut pipelines: Vec<Pipeline> =
+        work.dispatches.iter().map(|dispatch| dispatch.kernel.clone()).collect();
+    pipelines.sort_unstable_by_key(Pipeline::raw);
+    pipelines.dedup_by_key(|pipeline| pipeline.raw());
+    Held { _buffers: buffers, _pipelines: pipelines }
+}
+
+fn len(len_bytes: u64, what: &str) -> Result<usize, MachineError> {
+    usize::try_from(len_bytes).map_err(|_| misuse("recording", format!("{len_bytes} bytes of {what}")))
+}
+
+/// Everything that a caller may have got wrong, before the driver sees it.
+fn check(device: &Arc<Device>, work: &Work<VulkanMachine>) -> Result<(), MachineError> {
+    for dispatch in &work.dispatches {
+        check_dispatch(device, dispatch)?;
+    }
+    let of = |span: &MachineSpan, what| {
+        span.buffer.check(device, span.offset_bytes, span.len_bytes, "recording", what)
+    };
+    of(&work.inputs, "the inputs")?;
+    work.results.iter().try_for_each(|span| of(span, "a result"))
+}
+
+fn check_dispatch(device: &Arc<Device>, dispatch: &MachineDispatch) -> Result<(), MachineError> {
+    let kernel = &dispatch.kernel;
+    let call = format!("the launch of `{}`", kernel.name());
+    if !kernel.is_of(device) {
+        return Err(misuse(&call, "it was compiled for another device".to_owned()));
+    }
+    let (spans, params) = (dispatch.spans.len(), dispatch.params.len());
+    if (spans, params) != (kernel.addresses(), kernel.params()) {
+        let (addresses, wanted) = (kernel.addresses(), kernel.params());
+        let reason = format!("{spans} spans and {params} parameters, where it has {addresses} and {wanted}");
+        return Err(misuse(&call, reason));
+    }
+    for (number, span) in dispatch.spans.iter().enumerate() {
+        let what = format!("span {number}");
+        span.buffer.check(device, span.offset_bytes, span.len_bytes, &call, &what)?;
+        if !span.offset_bytes.is_multiple_of(ALIGN_BYTES) {
+            return Err(misuse(
+                &call,
+                format!("{what} begins at {}, no multiple of {ALIGN_BYTES}", span.offset_bytes),
+            ));
+        }
+    }
+    match dispatch.workgroups {
+        Workgroups::Fixed(groups) => {
+            check_groups(groups.into(), kernel.name(), device.features.limits.groups).map(drop)
+        }
+        Workgroups::PerTile(..) => Ok(()),
+    }
+}
+
+/// Records the command buffers of a recording.
+struct Recorder<'a> {
+    device: &'a Device,
+    recording: &'a Recording,
+    constants: &'a Constants,
+    /// Where the constants are.
+    buffer: &'a Buffer,
+    work: &'a Work<VulkanMachine>,
+}
+
+/// What launches read and write, and who reads commands.
+const KERNELS: vk::PipelineStageFlags = vk::PipelineStageFlags::COMPUTE_SHADER;
+
+impl Recorder<'_> {
+    /// A command buffer.
+    fn piece(&self, number: usize, dispatches: &Range<usize>, pieces: usize) -> Result<(), MachineError> {
+        let commands = self.recording.submissions.commands(number);
+        let (raw, health) = (&self.device.raw, &self.device.health);
+        // SAFETY: nothing runs yet; the command buffer is recorded once, here, from beginning to end, of things that the
+        // recording holds or is, and that `check` has found to be of this device and long enough.
+        unsafe {
+            let begin = vk::CommandBufferBeginInfo::default();
+            health.of("vkBeginCommandBuffer", raw.begin_command_buffer(commands, &begin))?;
+            if number == 0 {
+                self.copy_inputs(commands);
+            }
+            let mut bound = vk::Pipeline::null();
+            for index in dispatches.clone() {
+                if index > 0 {
+                    self.barrier_between(commands);
+                }
+                self.dispatch(commands, index, &mut bound);
+            }
+            if number + 1 == pieces {
+                self.copy_results(commands);
+            }
+            health.of("vkEndCommandBuffer", raw.end_command_buffer(commands))
+        }
+    }
+
+    unsafe fn copy_inputs(&self, commands: vk::CommandBuffer) {
+        let Some(staging) = &self.recording.staging else { return };
+        let inputs = &self.work.inputs;
+        let copies = [
+            (inputs.buffer.raw(), 0, inputs.offset_bytes, inputs.len_bytes),
+            (
+                self.buffer.raw(),
+                inputs.len_bytes,
+                self.constants.commands_at(),
+                self.constants.commands_len_bytes() as u64,
+            ),
+        ];
+        for (to, src_offset, dst_offset, size) in copies.into_iter().filter(|copy| copy.3 > 0) {
+            let region = vk::BufferCopy { src_offset, dst_offset, size };
+            // SAFETY: as in `piece`; the staging buffer is as long as both copies.
+            unsafe { self.device.raw.cmd_copy_buffer(commands, staging.raw(), to, &[region]) };
+        }
+        let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::SHADER_WRITE;
+        let to = (
+            KERNELS | vk::PipelineStageFlags::DRAW_INDIRECT | vk::PipelineStageFlags::TRANSFER,
+            reads | vk::AccessFlags::INDIRECT_COMMAND_READ | vk::AccessFlags::TRANSFER_READ,
+        );
+        // SAFETY: as in `piece`.
+        unsafe {
+            barrier(
+                self.device,
+                commands,
+                (vk::PipelineStageFlags::TRANSFER, vk::AccessFlags::TRANSFER_WRITE),
+                to,
+            )
+        };
+    }
+
+    unsafe fn barrier_between(&self, commands: vk::CommandBuffer) {
+        let to = (KERNELS, vk::AccessFlags::SHADER_READ | vk::AccessFlags::SHADER_WRITE);
+        // SAFETY: as in `piece`.
+        unsafe { barrier(self.device, commands, (KERNELS, vk::AccessFlags::SHADER_WRITE), to) };
+    }
+
+    unsafe fn dispatch(&self, commands: vk::CommandBuffer, index: usize, bound: &mut vk::Pipeline) {
+        let dispatch = &self.work.dispatches[index];
+        let (raw, pipeline) = (&self.device.raw, dispatch.kernel.raw());
+        let record = self.buffer.address() + self.constants.records[index];
+        // SAFETY: as in `piece`; the layout is that of all pipelines, and commands lie in the buffer, at multiples of 4.
+        unsafe {
+            if *bound != pipeline {
+                raw.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
+                *bound = pipeline;
+            }
+            let stage = vk::ShaderStageFlags::COMPUTE;
+            raw.cmd_push_constants(commands, self.device.layout, stage, 0, &record.to_le_bytes());
+            match self.constants.groups(dispatch.workgroups) {
+                Groups::Fixed(groups) => raw.cmd_dispatch(commands, groups, 1, 1),
+                Groups::At(offset) => raw.cmd_dispatch_indirect(commands, self.buffer.raw(), offset),
+            }
+        }
+    }
+
+    unsafe fn copy_results(&self, commands: vk::CommandBuffer) {
+        let Some(readback) = &self.recording.readback else { return };
+        let from = (KERNELS, vk::AccessFlags::SHADER_WRITE);
+        let to = (vk::PipelineStageFlags::TRANSFER, vk::AccessFlags::TRANSFER_READ);
+        // SAFETY: as in `piece`.
+        unsafe { barrier(self.device, commands, from, to) };
+        let mut dst_offset = 0;
+        for span in self.work.results.iter().filter(|span| span.len_bytes > 0) {
+            let region = vk::BufferCopy { src_offset: span.offset_bytes, dst_offset, size: span.len_bytes };
+            // SAFETY: as in `piece`; the read-back buffer is as long as all results.
+            unsafe {
+                self.device.raw.cmd_copy_buffer(commands, span.buffer.raw(), readback.raw(), &[region])
+            };
+            dst_offset += span.len_bytes;
+        }
+        let from = (vk::PipelineStageFlags::TRANSFER, vk::AccessFlags::TRANSFER_WRITE);
+        let to = (vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ);
+        // SAFETY: as in `piece`.
+        unsafe { barrier(self.device, commands, from, to) };
+    }
+}
+
+/// Makes what some stages wrote visible to others.
+///
+/// # Safety
+/// The command buffer is being recorded.
+pub unsafe fn barrier(
+    device: &Device,
+    commands: vk::CommandBuffer,
+    from: (vk::PipelineStageFlags, vk::AccessFlags),
+    to: (vk::PipelineStageFlags, vk::AccessFlags),
+) {
+    let memory = [vk::MemoryBarrier::default().src_access_mask(from.1).dst_access_mask(to.1)];
+    let none = vk::DependencyFlags::empty();
+    // SAFETY: the caller's promise; the structures live through the call.
+    unsafe { device.raw.cmd_pipeline_barrier(commands, from.0, to.0, none, &memory, &[], &[]) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_have_every_launch_once() {
+        let ends = |dispatches, most| -> Vec<(usize, usize)> {
+            pieces(dispatches, most).into_iter().map(|piece| (piece.start, piece.end)).collect()
+        };
+        assert_eq!(ends(5, None), [(0, 5)]);
+        assert_eq!(ends(5, Some(2)), [(0, 2), (2, 4), (4, 5)]);
+        assert_eq!(ends(4, Some(2)), [(0, 2), (2, 4)]);
+        assert_eq!(ends(0, Some(2)), [(0, 0)], "the copies have to be somewhere");
+        assert_eq!(ends(2, Some(0)), [(0, 1), (1, 2)]);
+    }
+}
