@@ -9,15 +9,17 @@ use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use unisonic_devices::DeviceName;
 use unisonic_planner::passes::{PASSES, check_off};
 
-use crate::commands::{bench, completions, info, perplexity, pull, run, synth, tokenize};
+use crate::commands::{bench, completions, devices, info, perplexity, pull, run, synth, tokenize};
 
 const EXAMPLES: &str = "\
 Examples:
   unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
   unisonic run model.gguf \"The capital of France is\"
   unisonic run --chat model.gguf \"What is the capital of France?\"
+  unisonic devices
   unisonic info model.gguf
   unisonic tokenize model.gguf \"Hello, world!\"
   unisonic perplexity model.gguf --text book.txt
@@ -42,6 +44,7 @@ pub struct Cli {
 pub enum Command {
     Run(run::RunArgs),
     Info(info::InfoArgs),
+    Devices(devices::DevicesArgs),
     Tokenize(tokenize::TokenizeArgs),
     Perplexity(perplexity::PerplexityArgs),
     Bench(bench::BenchArgs),
@@ -62,18 +65,22 @@ pub struct FileArg {
 #[derive(Args)]
 #[command(next_help_heading = "Loading")]
 pub struct LoadArgs {
-    /// What the model runs on
-    #[arg(long, default_value = "cpu", value_parser = PossibleValuesParser::new(unisonic_devices::KNOWN))]
-    pub device: String,
+    /// What the model runs on: cpu, cuda[:N], vulkan[:N], or, slow and for comparisons, cpu-scalar and interpreter. `unisonic
+    /// devices` says what there is
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub device: DeviceName,
     /// Threads of a CPU device [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=unisonic_devices::MAX_THREADS as i64))]
     pub threads: Option<u32>,
     /// Longest sequence in tokens, prompt and answer together [default: what the model was made for, at most 8192]
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<u32>,
-    /// Tokens of a prompt that are run at a time
-    #[arg(long, value_name = "TOKENS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    pub chunk: u32,
+    /// Most memory of a GPU that may be taken, such as 8GiB [default: what is free]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory_limit: Option<u64>,
+    /// Tokens of a prompt that are run at a time [default: 64, on a GPU 512]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunk: Option<u32>,
     /// Switches an optional pass of the planner off: speed changes, results do not. May be repeated
     #[arg(long = "pass", value_name = "NAME=off", value_parser = parse_pass_off)]
     pub passes_off: Vec<String>,
@@ -88,6 +95,17 @@ pub struct LoadArgs {
     pub diagnostic: Option<Diagnostic>,
 }
 
+impl LoadArgs {
+    /// Tokens of a prompt that are run at a time.
+    pub fn chunk_rows(&self) -> u32 {
+        let default = match self.device {
+            DeviceName::Cuda(_) | DeviceName::Vulkan(_) => 512,
+            DeviceName::Cpu | DeviceName::CpuScalar | DeviceName::Interpreter => 64,
+        };
+        self.chunk.unwrap_or(default)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Diagnostic {
     /// Keeps the values of attention exact instead of in 8 bits
@@ -98,6 +116,24 @@ fn parse_pass_off(text: &str) -> Result<String, String> {
     let name = text.strip_suffix("=off").ok_or("expected NAME=off; passes are on unless switched off")?;
     check_off(name).map_err(|error| error.to_string())?;
     Ok(name.to_owned())
+}
+
+/// Bytes, as a number with or without KiB, MiB, GiB (or KB, MB, GB, powers of ten).
+fn parse_size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 7] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("", 1),
+    ];
+    let unit = UNITS.iter().find_map(|&(unit, bytes)| Some((text.strip_suffix(unit)?.trim(), bytes)));
+    let bytes = unit.and_then(|(number, bytes)| number.parse::<u64>().ok()?.checked_mul(bytes));
+    bytes
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| format!("`{text}` is no size; expected one such as 8GiB or 500MB"))
 }
 
 /// Token ids, such as `1,2,3` or `1 2 3`.
@@ -180,6 +216,16 @@ mod tests {
     fn the_command_line_is_well_formed() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [("8GiB", 8 << 30), ("500 MB", 500_000_000), ("64KiB", 65536), ("7", 7)] {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for wrong in ["", "GiB", "0", "-1MB", "1.5GiB", "99999999999GiB", "8gib", "8 giga"] {
+            assert!(parse_size(wrong).unwrap_err().contains("8GiB"), "{wrong}");
+        }
     }
 
     #[test]

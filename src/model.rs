@@ -47,15 +47,19 @@ pub struct Capacity {
 pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) -> anyhow::Result<Engine> {
     let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
     let device = unisonic_devices::open(
-        &args.device,
-        OpenOptions { exact_v, threads: args.threads.map(|threads| threads as usize) },
+        args.device,
+        OpenOptions {
+            exact_v,
+            threads: args.threads.map(|threads| threads as usize),
+            memory_limit_bytes: args.memory_limit,
+        },
     )?;
     let texts = RefCell::new(Vec::new());
     let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));
     let options = EngineOptions {
         context_len: capacity.context_len,
         sequences: capacity.sequences,
-        chunk_rows: args.chunk,
+        chunk_rows: args.chunk_rows(),
         max_outputs: capacity.max_outputs,
         plan: PlanOptions {
             passes_off: args.passes_off.clone(),

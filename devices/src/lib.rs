@@ -1,51 +1,87 @@
 //! The one place that lists the backends: which devices there are, and how to open one by name.
 //!
-//! Start reading at [`open`].
+//! Start reading at [`open`]; [`list()`] is what `unisonic devices` shows.
 
+mod list;
+mod name;
+
+use std::sync::Arc;
+
+use unisonic_core::launch::Hardware;
 use unisonic_core::plan::Device;
 use unisonic_cpu::native::CpuDevice;
 pub use unisonic_cpu::native::MAX_THREADS;
 use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
+use unisonic_gpu::device::GpuDevice;
+use unisonic_gpu::interpreter::InterpreterMachine;
+use unisonic_gpu::machine::Machine;
+use unisonic_planner::launches::Lowering;
+
+pub use list::{Backend, Listed, list};
+pub use name::{DeviceName, UnknownDevice};
 
 /// What to open beside the device's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Keep V exact: a diagnostic arithmetic that is not u1, for sharp comparisons with other runtimes.
+    /// Keep V exact: a diagnostic arithmetic that is not u1, for sharp comparisons with other runtimes. Only the CPU has it.
     pub exact_v: bool,
     /// Threads of a CPU device, 1 to [`MAX_THREADS`]; one for each processor if not given.
     pub threads: Option<usize>,
+    /// Most memory that a GPU may be asked for; all that is free if not given.
+    pub memory_limit_bytes: Option<u64>,
 }
 
 /// A device that cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No device has this name.
-    #[error("there is no device `{id}`; this build knows: {known}")]
-    Unknown {
-        /// As given.
-        id: String,
-        /// Names that can be given.
-        known: String,
+    /// There is no diagnostic arithmetic on it.
+    #[error("`{0}` has no diagnostic arithmetic; --diagnostic needs --device cpu")]
+    Diagnostic(DeviceName),
+    /// CUDA says no.
+    #[error("cannot open `{name}`: {error}")]
+    Cuda {
+        /// Which.
+        name: DeviceName,
+        /// Why.
+        error: unisonic_cuda::driver::NoCuda,
+    },
+    /// Vulkan says no.
+    #[error("cannot open `{name}`: {error}")]
+    Vulkan {
+        /// Which.
+        name: DeviceName,
+        /// Why.
+        error: unisonic_vulkan::driver::OpenError,
     },
 }
 
-/// Names that [`open`] accepts.
-pub const KNOWN: &[&str] = &["cpu", "cpu-scalar"];
-
-/// Opens a device by the name that `--device` takes.
-pub fn open(id: &str, options: OpenOptions) -> Result<Box<dyn Device>, OpenError> {
-    match id {
-        "cpu" => {
-            if options.exact_v {
-                return Ok(Box::new(ScalarDevice::new(Arithmetic::ExactV)));
-            }
+/// Opens a device.
+pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, OpenError> {
+    let OpenOptions { exact_v, threads, memory_limit_bytes } = options;
+    match name {
+        DeviceName::Cpu | DeviceName::CpuScalar if exact_v => {
+            Ok(Box::new(ScalarDevice::new(Arithmetic::ExactV)))
+        }
+        DeviceName::Cpu => {
             let device = CpuDevice::new();
-            Ok(Box::new(options.threads.map_or(device, |threads| device.with_threads(threads))))
+            Ok(Box::new(threads.map_or(device, |threads| device.with_threads(threads))))
         }
-        "cpu-scalar" => {
-            let arithmetic = if options.exact_v { Arithmetic::ExactV } else { Arithmetic::U1 };
-            Ok(Box::new(ScalarDevice::new(arithmetic)))
+        DeviceName::CpuScalar => Ok(Box::new(ScalarDevice::new(Arithmetic::U1))),
+        _ if exact_v => Err(OpenError::Diagnostic(name)),
+        DeviceName::Interpreter => Ok(gpu(InterpreterMachine { hardware: Hardware::SM_86 })),
+        DeviceName::Cuda(index) => {
+            let options = unisonic_cuda::driver::OpenOptions { memory_limit_bytes, ..Default::default() };
+            let machine = unisonic_cuda::driver::open(index, options);
+            machine.map(gpu).map_err(|error| OpenError::Cuda { name, error })
         }
-        _ => Err(OpenError::Unknown { id: id.into(), known: KNOWN.join(", ") }),
+        DeviceName::Vulkan(index) => {
+            let options = unisonic_vulkan::driver::OpenOptions { memory_limit_bytes, ..Default::default() };
+            let machine = unisonic_vulkan::driver::open(index as usize, &options);
+            machine.map(gpu).map_err(|error| OpenError::Vulkan { name, error })
+        }
     }
+}
+
+fn gpu<M: Machine + 'static>(machine: M) -> Box<dyn Device> {
+    Box::new(GpuDevice::new(machine, Arc::new(Lowering)))
 }

@@ -92,7 +92,7 @@ impl Machine for InterpreterMachine {
         if !faults.is_empty() {
             return Err(refuse(faults.join("; ")));
         }
-        if !is_legal(&kernel.body, kernel, &self.hardware.caps) {
+        if !is_legal(kernel, &self.hardware.caps) {
             return Err(refuse("it has operations that the device lacks".to_owned()));
         }
         let shared = kernel.objects.iter().map(|object| match object.space {

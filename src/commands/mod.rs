@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod completions;
+pub mod devices;
 pub mod info;
 pub mod perplexity;
 pub mod pull;
@@ -18,6 +19,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Devices(args) => devices::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Tokenize(args) => tokenize::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Perplexity(args) => perplexity::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),

@@ -59,7 +59,8 @@ pub fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
     let (bos, mut ids) = ids(args, &tokenizer)?;
     ids.truncate(args.max_tokens.unwrap_or(usize::MAX));
     model::check_ids(&ids, tokenizer.vocab_len())?;
-    let capacity = Capacity { context_len: args.load.context, sequences: 1, max_outputs: args.load.chunk };
+    let capacity =
+        Capacity { context_len: args.load.context, sequences: 1, max_outputs: args.load.chunk_rows() };
     let mut engine = model::load(&file, path, &args.load, &capacity)?;
     if engine.context_len() < 2 {
         bail!("a context of 1 token has no token to score after it; give --context 2 or more");

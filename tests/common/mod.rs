@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use unisonic_core::format::{GgufFile, GgufWriter, Metadata, Value};
 use unisonic_core::plan::{Device, WeightSource};
-use unisonic_devices::OpenOptions;
+use unisonic_devices::{DeviceName, OpenOptions};
 use unisonic_engine::{Engine, EngineOptions, Session};
 
 /// How much of the tests runs (DEVELOPERS.md, "Test tiers"): each tier holds the ones before it.
@@ -110,13 +110,18 @@ pub fn options() -> EngineOptions<'static> {
 
 /// Loads a model on the CPU, in profile u1 or in the exact-v diagnostic.
 pub fn load(path: &Path, exact_v: bool, options: &EngineOptions<'_>) -> Engine {
-    let device = unisonic_devices::open("cpu", OpenOptions { exact_v, threads: None }).unwrap();
+    let device =
+        unisonic_devices::open(DeviceName::Cpu, OpenOptions { exact_v, ..Default::default() }).unwrap();
     load_with(&*device, path, options)
 }
 
 /// Loads a model on a device by its name.
 pub fn load_on(device: &str, path: &Path, options: &EngineOptions<'_>) -> Engine {
-    load_with(&*unisonic_devices::open(device, OpenOptions::default()).unwrap(), path, options)
+    load_with(
+        &*unisonic_devices::open(device.parse().unwrap(), OpenOptions::default()).unwrap(),
+        path,
+        options,
+    )
 }
 
 /// Loads a model on a device.

@@ -115,7 +115,7 @@ fn name(device: sys::CUdevice) -> Result<String, NoCuda> {
 impl Found {
     /// What kernels are emitted for. No target after sm_86 has anything that kernels use, and what is emitted for it is known
     /// to older drivers and runs on all newer GPUs.
-    pub(super) fn target(&self) -> Result<Target, NoCuda> {
+    pub fn target(&self) -> Result<Target, NoCuda> {
         let (major, minor) = self.compute_capability;
         let best = Target::for_compute_capability(major, minor);
         let best = best.ok_or_else(|| NoCuda::OldDevice {
@@ -127,8 +127,7 @@ impl Found {
 
     /// What kernels may use of it.
     pub(super) fn hardware(&self, target: Target) -> Hardware {
-        let shared_len_bytes =
-            self.max_shared_len_bytes.min(target.max_shared_len_bytes()).min(SHARED_LEN_BYTES);
+        let shared_len_bytes = self.max_shared_len_bytes.min(SHARED_LEN_BYTES);
         Hardware {
             caps: target.caps(),
             shared_len_bytes,

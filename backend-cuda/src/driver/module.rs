@@ -81,7 +81,7 @@ impl Compiler {
         if kernel.workgroup > workgroup {
             return Err(format!("it has {} invocations, and {workgroup} are the most", kernel.workgroup));
         }
-        if !legal::is_legal(&kernel.body, kernel, &caps) {
+        if !legal::is_legal(kernel, &caps) {
             return Err(format!("it has operations that {} does not have", self.target.name()));
         }
         Ok(())

@@ -2,12 +2,15 @@
 //!
 //! First, for each object that is not shared, in the kernel's order, its device address: 64 bits, little-endian, a multiple of
 //! [`ALIGN_BYTES`]. Then each parameter in order: one word. CUDA takes the same fields as parameters of the entry, Vulkan the
-//! address of the record as its push constants.
+//! address of the record as its push constants. A buffer can be read up to the next multiple of [`READABLE_LEN_BYTES`] of
+//! its length.
 
 use super::kernel::{Kernel, ObjectId, ParamId, Space};
 
 /// Buffers begin at multiples of this.
 pub const ALIGN_BYTES: u64 = 256;
+/// What lies between the end of a buffer and the next multiple of this may be read, and means nothing.
+pub const READABLE_LEN_BYTES: u64 = 16;
 /// Longest record: what launches on GPUs before sm_70 take (CUDA C++ Programming Guide, function parameters).
 pub const MAX_RECORD_LEN_BYTES: u32 = 4096;
 /// An address.

@@ -19,7 +19,7 @@ pub fn misfit(kernel: &Kernel, hardware: &Hardware) -> Option<String> {
     if shared > u64::from(*shared_len_bytes) {
         return Some(format!("{shared} bytes of shared memory of {shared_len_bytes}"));
     }
-    if !is_legal(&kernel.body, kernel, caps) {
+    if !is_legal(kernel, caps) {
         return Some("operations that the device lacks".to_owned());
     }
     if exchanges(&kernel.body) && !kernel.workgroup.is_multiple_of(caps.subgroup) {
