@@ -60,15 +60,14 @@ fn build() -> Option<PathBuf> {
     if !cfg!(target_os = "linux") {
         return None;
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fake_driver_{}", std::process::id()));
-    std::fs::create_dir_all(&folder).ok()?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_driver/lib.rs");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let options = ["--edition", "2024", "--crate-type", "cdylib", "-o"];
-    let status =
-        Command::new(rustc).args(options).arg(folder.join("libcuda.so")).arg(source).status().ok()?;
-    assert!(status.success(), "the stand-in for a CUDA driver does not build");
-    Some(folder)
+    place("fake_driver", |to| {
+        let options = ["--edition", "2024", "--crate-type", "cdylib", "-o"];
+        let status = Command::new(rustc).args(options).arg(to).arg(source).status().ok()?;
+        assert!(status.success(), "the stand-in for a CUDA driver does not build");
+        Some(())
+    })
 }
 
 /// A folder with a library of the driver's name that is something else; none where no library is found to copy.
@@ -78,8 +77,16 @@ pub fn other_library() -> Option<PathBuf> {
         let path = line.split_whitespace().last()?;
         path.contains("libgcc_s").then(|| path.to_owned())
     })?;
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("other_library_{}", std::process::id()));
+    place("other_library", |to| std::fs::copy(library, to).ok().map(drop))
+}
+
+/// A folder with the library that `make` makes. Another process may do the same, and may have opened the last one.
+fn place(name: &str, make: impl FnOnce(&Path) -> Option<()>) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).ok()?;
-    std::fs::copy(library, folder.join("libcuda.so")).ok()?;
+    let new = tempfile::tempdir_in(&folder).ok()?;
+    let made = new.path().join("libcuda.so");
+    make(&made)?;
+    std::fs::rename(made, folder.join("libcuda.so")).ok()?;
     Some(folder)
 }
