@@ -173,7 +173,7 @@ mod tests {
         for (capability, kib, target, expected_kib, caps) in [
             ((8, 0), 163, Target::Sm80, 99, Caps::ALL),
             ((7, 5), 64, Target::Sm75, 64, less),
-            ((7, 0), 96, Target::Sm61, 48, less),
+            ((7, 0), 96, Target::Sm61, 96, less),
             ((6, 1), 48, Target::Sm61, 48, less),
         ] {
             let found = gpu(capability, kib);
