@@ -1,15 +1,13 @@
 //! A model loaded on a device, and the sequences that run on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use unisonic_core::format::{Metadata, TensorInfo};
-use unisonic_core::plan::{
-    Batch, Device, DeviceInfo, Limits, PAGE_TOKENS, Plan, Program, Progress, WeightSource,
-};
+use unisonic_core::plan::{Device, DeviceInfo, Limits, PAGE_TOKENS, Plan, Program, Progress, WeightSource};
 use unisonic_planner::PlanOptions;
 
-use crate::EngineError;
-use crate::pages::{PagePool, PageTable};
+use crate::kv::{CacheKey, KvCache, PageTable, PageUse, locked};
+use crate::{EngineError, Session};
 
 /// Longest context that is set up unless one is asked for: KV memory grows with it.
 const DEFAULT_CONTEXT_LEN: u32 = 8192;
@@ -21,6 +19,11 @@ pub struct EngineOptions<'a> {
     pub context_len: Option<u32>,
     /// Sequences that can be at full length at a time.
     pub sequences: u32,
+    /// KV pages of 64 tokens, for sequences and for the prefixes that are kept of earlier ones; `None`: what the
+    /// sequences need at full length.
+    pub kv_pages: Option<u32>,
+    /// Digest of the weights, for KV pages that outlive the engine; may be empty for others.
+    pub weights_digest: Vec<u8>,
     /// Most rows in a batch: prompts are run in chunks of this many tokens.
     pub chunk_rows: u32,
     /// Most rows of a batch whose logits are kept: memory is this times the vocabulary.
@@ -34,6 +37,8 @@ impl Default for EngineOptions<'_> {
         Self {
             context_len: None,
             sequences: 1,
+            kv_pages: None,
+            weights_digest: Vec::new(),
             chunk_rows: 64,
             max_outputs: 16,
             plan: PlanOptions::default(),
@@ -43,31 +48,14 @@ impl Default for EngineOptions<'_> {
 
 /// A model loaded on a device.
 pub struct Engine {
-    program: Box<dyn Program>,
-    pages: PagePool,
+    pub(crate) program: Box<dyn Program>,
+    pub(crate) cache: Arc<Mutex<KvCache>>,
+    /// The key of pages without a salt.
+    key: CacheKey,
     context_len: u32,
     chunk_rows: u32,
     max_outputs: u32,
-}
-
-/// One sequence of tokens with its KV pages. Dropping it gives the pages back.
-#[derive(Debug)]
-pub struct Session {
-    tokens: Vec<u32>,
-    pages: PageTable,
-}
-
-impl Session {
-    /// The tokens whose keys and values are in the cache.
-    pub fn tokens(&self) -> &[u32] {
-        &self.tokens
-    }
-
-    /// Forgets all tokens past the first `len`; what stays is as if nothing had followed it.
-    pub fn truncate(&mut self, len: usize) {
-        self.tokens.truncate(len);
-        self.pages.shrink(self.tokens.len().div_ceil(PAGE_TOKENS as usize));
-    }
+    pub(crate) rows_run: u64,
 }
 
 impl Engine {
@@ -93,18 +81,17 @@ impl Engine {
             }
         }
         let chunk_rows = options.chunk_rows.min(context_len);
-        let kv_pages = context_len.div_ceil(PAGE_TOKENS).checked_mul(options.sequences).ok_or_else(|| {
-            EngineError::Option {
-                option: "sequences",
-                found: options.sequences.to_string(),
-                expected: format!("few enough that {context_len} tokens for each fit 2^32 pages"),
-            }
-        })?;
+        let kv_pages = kv_pages(context_len, options)?;
         let max_outputs = options.max_outputs.min(chunk_rows);
         let limits = Limits { kv_pages, max_rows: chunk_rows, max_outputs };
         let program = device.load(Arc::new(plan), weights, limits, progress)?;
-        let pages = PagePool::new(kv_pages);
-        Ok(Self { program, pages, context_len, chunk_rows, max_outputs })
+        let cache = Arc::new(Mutex::new(KvCache::new(kv_pages)));
+        let key = CacheKey {
+            weights: options.weights_digest.clone(),
+            profile: program.device().profile.clone(),
+            ..CacheKey::default()
+        };
+        Ok(Self { program, cache, key, context_len, chunk_rows, max_outputs, rows_run: 0 })
     }
 
     /// The plan that runs.
@@ -127,90 +114,43 @@ impl Engine {
         self.chunk_rows
     }
 
-    /// An empty sequence, for this engine alone.
+    /// Most rows of a step whose logits are kept.
+    pub fn max_outputs(&self) -> u32 {
+        self.max_outputs
+    }
+
+    /// Rows that were run since the model was loaded.
+    pub fn rows_run(&self) -> u64 {
+        self.rows_run
+    }
+
+    /// An empty sequence, for this engine alone; nothing of it is kept when it is dropped.
     pub fn session(&self) -> Session {
-        Session { tokens: Vec::new(), pages: PageTable::new(self.pages.clone()) }
+        Session { tokens: Vec::new(), pages: PageTable::new(Arc::clone(&self.cache), None) }
     }
 
-    /// Appends tokens to a sequence, in chunks, and hands over the logits that follow each token from index
-    /// `first_output` of `tokens` on: `sink(index, logits)`, in order.
+    /// A sequence that begins with as many tokens of `prompt` as the prefix tree has under this salt, but not with the
+    /// last, whose logits someone will want. Its pages stay in the tree for others after it has ended.
     ///
-    /// After an error the session holds the chunks before the one that failed; nothing is half done.
-    pub fn extend(
-        &mut self,
-        session: &mut Session,
-        tokens: &[u32],
-        first_output: usize,
-        sink: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<(), EngineError> {
-        if !session.pages.is_of(&self.pages) {
-            return Err(EngineError::ForeignSession);
+    /// What it begins with can be seen in [`Session::tokens`] and in the time until the rest is run, and nowhere else.
+    pub fn session_for(&mut self, salt: &[u8], prompt: &[u32]) -> Result<Session, EngineError> {
+        let key = CacheKey { salt: salt.to_vec(), ..self.key.clone() };
+        let mut session =
+            Session { tokens: Vec::new(), pages: PageTable::new(Arc::clone(&self.cache), Some(key)) };
+        let known = &prompt[..prompt.len().saturating_sub(1)];
+        let (mut len, common) = session.pages.attach(known);
+        if let Some(slots) = common
+            && self.copy_slots(&mut session, &slots, None)?
+        {
+            len += slots.len;
         }
-        let needed = session.tokens.len() + tokens.len();
-        if needed > self.context_len as usize {
-            return Err(EngineError::ContextOverflow {
-                needed,
-                context_len: self.context_len,
-                trained_len: self.plan().context_len,
-            });
-        }
-        let pages = needed.div_ceil(PAGE_TOKENS as usize);
-        session.pages.grow(pages).map_err(|(needed, free)| EngineError::OutOfPages {
-            needed,
-            free,
-            total: self.pages.total(),
-        })?;
-        let mut start = 0;
-        while start < tokens.len() {
-            let end = self.chunk_end(start, tokens.len(), first_output);
-            if let Err(error) = self.run_chunk(session, tokens, start..end, first_output, sink) {
-                session.truncate(session.tokens.len());
-                return Err(error);
-            }
-            start = end;
-        }
-        Ok(())
+        session.tokens = known[..len].to_vec();
+        Ok(session)
     }
 
-    /// End of the chunk that begins at `start`: at most `chunk_rows` rows of which at most `max_outputs` are outputs.
-    fn chunk_end(&self, start: usize, len: usize, first_output: usize) -> usize {
-        let rows_end = start + self.chunk_rows as usize;
-        let outputs_end = start.max(first_output).saturating_add(self.max_outputs as usize);
-        len.min(rows_end).min(outputs_end)
-    }
-
-    fn run_chunk(
-        &mut self,
-        session: &mut Session,
-        tokens: &[u32],
-        chunk: std::ops::Range<usize>,
-        first_output: usize,
-        sink: &mut dyn FnMut(usize, &[f32]),
-    ) -> Result<(), EngineError> {
-        let base = session.tokens.len() as u32;
-        let rows = chunk.len() as u32;
-        let positions: Vec<u32> = (base..base + rows).collect();
-        let outputs: Vec<u32> = (0..rows).filter(|&row| chunk.start + row as usize >= first_output).collect();
-        let batch = Batch {
-            tokens: &tokens[chunk.clone()],
-            positions: &positions,
-            sequences: &vec![0; rows as usize],
-            page_tables: &[session.pages.pages()],
-            outputs: &outputs,
-        };
-        let flags = self.program.run(&batch)?;
-        if let Some(flag) = flags.first() {
-            return Err(EngineError::Range {
-                position: positions[flag.row as usize],
-                step: self.plan().steps[flag.step as usize].label.clone(),
-                profile: self.device().profile.clone(),
-            });
-        }
-        session.tokens.extend_from_slice(&tokens[chunk.clone()]);
-        for (output, &row) in outputs.iter().enumerate() {
-            sink(chunk.start + row as usize, self.program.logits(output));
-        }
-        Ok(())
+    /// Where the KV pages are.
+    pub fn page_use(&self) -> PageUse {
+        locked(&self.cache).page_use()
     }
 }
 
@@ -238,6 +178,24 @@ fn context_len(plan: &Plan, options: &EngineOptions<'_>) -> Result<u32, EngineEr
             option: "context length",
             found: len.to_string(),
             expected: format!("1 to {trained}, the context that the model was made for"),
+        }),
+    }
+}
+
+/// Pages to set up: enough for one sequence at least.
+fn kv_pages(context_len: u32, options: &EngineOptions<'_>) -> Result<u32, EngineError> {
+    let one = context_len.div_ceil(PAGE_TOKENS);
+    match options.kv_pages {
+        Some(pages) if pages >= one => Ok(pages),
+        Some(pages) => Err(EngineError::Option {
+            option: "kv_pages",
+            found: pages.to_string(),
+            expected: format!("at least {one}, which the context of {context_len} tokens takes"),
+        }),
+        None => one.checked_mul(options.sequences).ok_or_else(|| EngineError::Option {
+            option: "sequences",
+            found: options.sequences.to_string(),
+            expected: format!("few enough that {context_len} tokens for each fit 2^32 pages"),
         }),
     }
 }

@@ -30,15 +30,16 @@ pub enum EngineError {
     },
     /// All KV pages belong to other sessions.
     #[error(
-        "out of KV pages: {needed} more are needed, {free} of {total} are free; end another session first"
+        "out of KV pages: {needed} more are needed, but only {free} of {total} are not in use; end another session \
+         first"
     )]
     OutOfPages {
         /// Pages that the call needs.
         needed: usize,
-        /// Pages that are free.
+        /// Pages that no session uses.
         free: usize,
         /// Pages of the engine.
-        total: u32,
+        total: usize,
     },
     /// Values outside the range in which the arithmetic is defined.
     #[error(

@@ -1,6 +1,7 @@
 //! From tokens to tokens: sessions over paged KV, chunked prefill, decoding, and the text around them.
 //!
 //! - [`Engine`]: a model loaded on a device; [`Session`]: one sequence of tokens with its KV pages.
+//! - [`kv`]: pages of keys and values, and the prefix tree by which new sequences reuse those of earlier ones.
 //! - [`generate`](generate()): greedy continuation of a prompt; [`score`]: teacher-forced log-probabilities.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //!
@@ -13,11 +14,14 @@ pub mod chat;
 mod engine;
 mod error;
 mod generate;
-mod pages;
+pub mod kv;
 mod score;
+mod session;
+mod step;
 pub mod tokenizer;
 
-pub use engine::{Engine, EngineOptions, Session};
+pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
 pub use generate::{Completion, GenerateOptions, Stop, generate};
 pub use score::{Score, score};
+pub use session::Session;

@@ -103,6 +103,14 @@ impl KvCache {
         block * len..(block + 1) * len
     }
 
+    /// Copies the blocks of all heads of a page to another.
+    pub fn copy_page(&mut self, from: u32, to: u32) {
+        for head in 0..self.heads {
+            let (from, to) = (self.block_range(from, head), self.block_range(to, head));
+            self.lines.bytes_mut().copy_within(from, to.start);
+        }
+    }
+
     /// The block of a page and head.
     ///
     /// # Safety

@@ -157,6 +157,11 @@ impl Program for NativeProgram {
         assert!(output < self.outputs, "output row {output}, but the last run had {}", self.outputs);
         self.state.logits(self.state.plan.logits, output)
     }
+
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<bool, DeviceError> {
+        self.state.kv.iter_mut().for_each(|layer| layer.copy_page(from, to));
+        Ok(true)
+    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,24 @@ impl KvCache {
         })
     }
 
+    /// Copies all heads of a page to another.
+    pub(super) fn copy_page(&mut self, from: u32, to: u32) {
+        let rows = self.heads * SLOTS;
+        let (from, to) = (self.first_row(from, 0), self.first_row(to, 0));
+        let planes = |width: usize| (from * width..(from + rows) * width, to * width);
+        let (heads, scales) = (planes(self.head_len), planes(1));
+        self.key_high.copy_within(heads.0.clone(), heads.1);
+        self.key_low.copy_within(heads.0.clone(), heads.1);
+        self.key_scales.copy_within(scales.0.clone(), scales.1);
+        match &mut self.values {
+            Values::V8 { values, scales: value_scales } => {
+                values.copy_within(heads.0, heads.1);
+                value_scales.copy_within(scales.0, scales.1);
+            }
+            Values::Exact { values } => values.copy_within(heads.0, heads.1),
+        }
+    }
+
     /// Row of the first slot of a head in a page.
     pub(super) fn first_row(&self, page: u32, head: usize) -> usize {
         (page as usize * self.heads + head) * SLOTS

@@ -97,4 +97,9 @@ impl Program for ScalarProgram {
         assert!(output < self.outputs, "output row {output}, but the last run had {}", self.outputs);
         self.buffers.f32(self.plan.logits).row(output)
     }
+
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<bool, DeviceError> {
+        self.kv.iter_mut().for_each(|layer| layer.copy_page(from, to));
+        Ok(true)
+    }
 }

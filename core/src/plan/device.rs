@@ -50,6 +50,14 @@ pub trait Program: Send {
     /// # Panics
     /// If the last run had no such output row: a bug of the caller.
     fn logits(&self, output: usize) -> &[f32];
+
+    /// Copies KV page `from` to page `to`, in all layers; false if this program cannot, and then nothing has changed.
+    /// Both are below [`Limits::kv_pages`]. It saves running at most 63 tokens again where a sequence leaves another
+    /// in the middle of a page.
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<bool, DeviceError> {
+        let _ = (from, to);
+        Ok(false)
+    }
 }
 
 /// A row whose values left the range in which the arithmetic is defined (docs/numerics.md "Range contract").

@@ -1,0 +1,192 @@
+//! Running tokens: rows of one session or of many in one step of the device.
+
+use std::ops::Range;
+
+use unisonic_core::plan::{Batch, PAGE_TOKENS, RangeFlag};
+
+use crate::kv::{CommonSlots, locked};
+use crate::{Engine, EngineError, Session};
+
+/// Tokens that a session gets in a step. Its last page must be its own ([`Engine::own_tail`]).
+pub(crate) struct Part<'a> {
+    pub session: &'a mut Session,
+    pub tokens: &'a [u32],
+    /// Index into `tokens` of the first whose logits are wanted.
+    pub first_output: usize,
+}
+
+/// Is handed the logits of a step: index of the part, index into its tokens, and the logits after that token or why there
+/// are none; after an error there is nothing more of that part.
+pub(crate) type Outputs<'a> = dyn FnMut(usize, usize, Result<&[f32], EngineError>) + 'a;
+
+impl Engine {
+    /// Appends tokens to a sequence, in chunks, and hands over the logits that follow each token from index
+    /// `first_output` of `tokens` on: `sink(index, logits)`, in order.
+    ///
+    /// After an error the session holds the tokens before the one that failed, or before its chunk.
+    pub fn extend(
+        &mut self,
+        session: &mut Session,
+        tokens: &[u32],
+        first_output: usize,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), EngineError> {
+        let len = session.tokens.len() + tokens.len();
+        self.check(session, len)?;
+        let mut again = self.own_tail(session)?;
+        let offset = again.len();
+        again.extend_from_slice(tokens);
+        let first_output = first_output.saturating_add(offset);
+        self.reserve(session, len)?;
+        let mut start = 0;
+        while start < again.len() {
+            let end = self.chunk_end(start, again.len(), first_output);
+            let mut failed = Ok(());
+            let part = Part {
+                session: &mut *session,
+                tokens: &again[start..end],
+                first_output: first_output.saturating_sub(start),
+            };
+            self.step(&mut [part], &mut |_, index, logits| match logits {
+                Ok(logits) => sink(start + index - offset, logits),
+                Err(error) => failed = Err(error),
+            })?;
+            failed?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// End of the chunk that begins at `start`: at most `chunk_rows` rows of which at most `max_outputs` are outputs.
+    fn chunk_end(&self, start: usize, len: usize, first_output: usize) -> usize {
+        let rows_end = start + self.chunk_rows() as usize;
+        let outputs_end = start.max(first_output).saturating_add(self.max_outputs() as usize);
+        len.min(rows_end).min(outputs_end)
+    }
+
+    /// Gets pages for a session that is to become `len` tokens long.
+    pub(crate) fn reserve(&self, session: &mut Session, len: usize) -> Result<(), EngineError> {
+        let pages = len.div_ceil(PAGE_TOKENS as usize);
+        session.pages.grow(pages).map_err(|(needed, free)| EngineError::OutOfPages {
+            needed,
+            free,
+            total: locked(&self.cache).page_use().total,
+        })
+    }
+
+    /// Refuses a session of another engine, and a length beyond the context.
+    pub(crate) fn check(&self, session: &Session, len: usize) -> Result<(), EngineError> {
+        if !session.pages.is_of(&self.cache) {
+            return Err(EngineError::ForeignSession);
+        }
+        if len > self.context_len() as usize {
+            return Err(EngineError::ContextOverflow {
+                needed: len,
+                context_len: self.context_len(),
+                trained_len: self.plan().context_len,
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes the last page of a session its own, where it has been truncated in the middle of a page that others may
+    /// read. The tokens that have to be run again for that, which the session no longer holds: none if the device copies
+    /// pages.
+    pub(crate) fn own_tail(&mut self, session: &mut Session) -> Result<Vec<u32>, EngineError> {
+        let len = session.tokens.len();
+        let Some(slots) = session.pages.shared_slots(len) else { return Ok(Vec::new()) };
+        let start = len - slots.len;
+        let copied = self.copy_slots(session, &slots, Some(start / PAGE_TOKENS as usize))?;
+        Ok(if copied { Vec::new() } else { session.tokens.split_off(start) })
+    }
+
+    /// Copies the page of some slots to the end of a session's pages; before that, keeps only `keep` of them. False if
+    /// the device copies no pages, or none is free.
+    pub(crate) fn copy_slots(
+        &mut self,
+        session: &mut Session,
+        slots: &CommonSlots,
+        keep: Option<usize>,
+    ) -> Result<bool, EngineError> {
+        let copy = session.pages.begin_copy(slots);
+        session.pages.shrink(keep.unwrap_or(usize::MAX));
+        let Some(copy) = copy else { return Ok(false) };
+        let copied = self.program.copy_page(copy.from, copy.to);
+        session.pages.end_copy(copy, matches!(copied, Ok(true)));
+        Ok(copied?)
+    }
+
+    /// Runs one batch. The sessions have room for their tokens ([`Self::reserve`]); together these are at most
+    /// [`Self::chunk_rows`] with at most [`Self::max_outputs`] outputs. The error is of the step as a whole, and then
+    /// no session has changed; one of a single row comes to `outputs`, and ends that session before it.
+    pub(crate) fn step(
+        &mut self,
+        parts: &mut [Part<'_>],
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), EngineError> {
+        parts.iter_mut().for_each(|part| part.session.pages.publish(&part.session.tokens));
+        let rows = Rows::of(parts);
+        let page_tables: Vec<&[u32]> = parts.iter().map(|part| part.session.pages.pages()).collect();
+        let flags = self.program.run(&rows.batch(&page_tables))?;
+        self.rows_run += rows.tokens.len() as u64;
+        for (index, part) in parts.iter_mut().enumerate() {
+            let range = rows.parts[index].clone();
+            let flag = flags.iter().find(|flag| range.contains(&(flag.row as usize)));
+            let good = flag.map_or(part.tokens.len(), |flag| flag.row as usize - range.start);
+            part.session.tokens.extend_from_slice(&part.tokens[..good]);
+            for token in part.first_output..good {
+                let output = rows.outputs.partition_point(|&row| (row as usize) < range.start + token);
+                outputs(index, token, Ok(self.program.logits(output)));
+            }
+            if let Some(flag) = flag {
+                outputs(index, good, Err(self.range_error(*flag, rows.positions[flag.row as usize])));
+            }
+        }
+        Ok(())
+    }
+
+    fn range_error(&self, flag: RangeFlag, position: u32) -> EngineError {
+        EngineError::Range {
+            position,
+            step: self.plan().steps[flag.step as usize].label.clone(),
+            profile: self.device().profile.clone(),
+        }
+    }
+}
+
+/// The lists of a [`Batch`].
+struct Rows {
+    tokens: Vec<u32>,
+    positions: Vec<u32>,
+    sequences: Vec<u32>,
+    outputs: Vec<u32>,
+    /// Rows of each part.
+    parts: Vec<Range<usize>>,
+}
+
+impl Rows {
+    fn of(parts: &[Part<'_>]) -> Self {
+        let (tokens, positions, sequences) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rows = Self { tokens, positions, sequences, outputs: Vec::new(), parts: Vec::new() };
+        for (sequence, part) in parts.iter().enumerate() {
+            let (start, base) = (rows.tokens.len(), part.session.tokens.len());
+            rows.tokens.extend_from_slice(part.tokens);
+            rows.positions.extend((base..base + part.tokens.len()).map(|position| position as u32));
+            rows.sequences.extend(part.tokens.iter().map(|_| sequence as u32));
+            let end = rows.tokens.len();
+            rows.outputs.extend((start.saturating_add(part.first_output)..end).map(|row| row as u32));
+            rows.parts.push(start..end);
+        }
+        rows
+    }
+
+    fn batch<'a>(&'a self, page_tables: &'a [&'a [u32]]) -> Batch<'a> {
+        Batch {
+            tokens: &self.tokens,
+            positions: &self.positions,
+            sequences: &self.sequences,
+            page_tables,
+            outputs: &self.outputs,
+        }
+    }
+}
