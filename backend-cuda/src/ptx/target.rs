@@ -84,29 +84,44 @@ impl Target {
         let from_sm80 = self >= Target::Sm80;
         Caps { mma16: from_sm80, mma32: from_sm80, copy_async: from_sm80, ..Caps::ALL }
     }
+
+    /// Largest shared memory of a workgroup (CUDA C++ Programming Guide, technical specifications per compute capability).
+    pub fn max_shared_len_bytes(self) -> u32 {
+        let kib = match self {
+            Target::Sm61 => 48,
+            Target::Sm75 => 64,
+            Target::Sm80 => 163,
+            Target::Sm86 | Target::Sm89 => 99,
+            Target::Sm90 => 227,
+        };
+        kib * 1024
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Target, Version};
 
-    /// PTX ISA, release notes: first versions of targets.
+    /// PTX ISA, release notes: first versions of targets. CUDA C++ Programming Guide, table of technical specifications per
+    /// compute capability: maximum amount of shared memory per thread block.
     #[test]
     fn targets_are_what_the_manuals_say() {
         let expected = [
-            ("sm_61", (6, 1), (5, 0), false),
-            ("sm_75", (7, 5), (6, 3), false),
-            ("sm_80", (8, 0), (7, 0), true),
-            ("sm_86", (8, 6), (7, 1), true),
-            ("sm_89", (8, 9), (7, 8), true),
-            ("sm_90", (9, 0), (7, 8), true),
+            ("sm_61", (6, 1), (5, 0), 49_152, false),
+            ("sm_75", (7, 5), (6, 3), 65_536, false),
+            ("sm_80", (8, 0), (7, 0), 166_912, true),
+            ("sm_86", (8, 6), (7, 1), 101_376, true),
+            ("sm_89", (8, 9), (7, 8), 101_376, true),
+            ("sm_90", (9, 0), (7, 8), 232_448, true),
         ];
         assert!(Target::ALL.is_sorted());
-        for (target, (name, capability, (major, minor), multiplies)) in Target::ALL.into_iter().zip(expected)
+        for (target, (name, capability, (major, minor), shared_len_bytes, multiplies)) in
+            Target::ALL.into_iter().zip(expected)
         {
             assert_eq!(target.name(), name);
             assert_eq!(target.compute_capability(), capability, "{name}");
             assert_eq!(target.version(), Version { major, minor }, "{name}");
+            assert_eq!(target.max_shared_len_bytes(), shared_len_bytes, "{name}");
             let caps = target.caps();
             assert_eq!([caps.mma16, caps.mma32, caps.copy_async], [multiplies; 3], "{name}");
         }
