@@ -124,14 +124,19 @@ def mutants(part):
 
 
 def copy_tree(to):
+    """Makes the sources in a folder those of the working tree; `target` stays, for speed."""
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
-    for name in files.decode().split("\0"):
-        if name and (ROOT / name).is_file():
-            target = to / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if not target.exists() or target.read_bytes() != (ROOT / name).read_bytes():
-                shutil.copyfile(ROOT / name, target)
-                shutil.copymode(ROOT / name, target)
+    names = {name for name in files.decode().split("\0") if name and (ROOT / name).is_file()}
+    for old in to.rglob("*.rs") if to.exists() else []:
+        name = old.relative_to(to)
+        if name.parts[0] != "target" and str(name) not in names:
+            old.unlink()
+    for name in sorted(names):
+        target = to / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_bytes() != (ROOT / name).read_bytes():
+            shutil.copyfile(ROOT / name, target)
+            shutil.copymode(ROOT / name, target)
 
 
 def run(tests, where, env, seconds):
