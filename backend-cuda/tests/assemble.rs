@@ -1,4 +1,5 @@
-//! Everything that the other tests emit, assembled by NVIDIA's `ptxas` for each target; and the registers of templates.
+//! Everything that the other tests emit, assembled by NVIDIA's `ptxas` for each target; and the registers of
+//! templates.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -21,8 +22,8 @@ fn every_kernel_is_assembled() {
     }
 }
 
-/// Samples of templates, for each target in turn. Targets without matrix products get the others: on such a device their
-/// forms are chosen.
+/// Samples of templates, for each target in turn. Targets without matrix products get the others: on such a
+/// device their forms are chosen.
 #[test]
 fn samples_are_assembled() {
     const TOGETHER: usize = 32;
@@ -70,7 +71,8 @@ fn every_filetest_is_assembled() {
     }
 }
 
-/// Registers and spilled bytes of the templates stay at or below `tests/registers.txt`; `BLESS=1` rewrites the file.
+/// Registers and spilled bytes of the templates stay at or below `tests/registers.txt`; `BLESS=1` rewrites
+/// the file.
 #[test]
 fn templates_need_no_more_registers_than_before() {
     let Some(ptxas) = ptxas::find() else { return };

@@ -1,5 +1,6 @@
-//! Kernels on a GPU, compared with the interpreter bit for bit: every operation with every type, random kernels; templates
-//! compared with the reference. Left out, with a line that says so, where there is no CUDA driver.
+//! Kernels on a GPU, compared with the interpreter bit for bit: every operation with every type, random
+//! kernels; templates compared with the reference. Left out, with a line that says so, where there is no CUDA
+//! driver.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

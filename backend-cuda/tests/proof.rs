@@ -1,5 +1,5 @@
-//! Holds what the emitter promises about arithmetic, over every operation with every type, the filetests and the templates:
-//! which instructions come out, and which never do.
+//! Holds what the emitter promises about arithmetic, over every operation with every type, the filetests and
+//! the templates: which instructions come out, and which never do.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -28,7 +28,8 @@ fn instructions(ptx: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Everything that is ever emitted. Whoever adds an instruction here says that its result is exact on every GPU.
+/// Everything that is ever emitted. Whoever adds an instruction here says that its result is exact on every
+/// GPU.
 #[test]
 fn nothing_is_emitted_but_what_is_exact() {
     let listed = INSTRUCTIONS.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();

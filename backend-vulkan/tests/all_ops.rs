@@ -1,4 +1,5 @@
-//! Over every operation and type, random kernels and templates: what a module may never hold, and that the validator takes it.
+//! Over every operation and type, random kernels and templates: what a module may never hold, and that the
+//! validator takes it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,9 +17,9 @@ use unisonic_core::kir::random::random_kernel;
 use unisonic_planner::kernels::samples::{Extent, samples};
 use unisonic_vulkan::spirv::{Target, emit, matrix_probe};
 
-/// Everything that an instruction of a module may be. What differs between devices is not here: `OpExtInst` is looked into
-/// below, and there is no division, remainder or comparison of floats, no conversion of a float to an integer, no group
-/// arithmetic, no transpose, no dot product of floats.
+/// Everything that an instruction of a module may be. What differs between devices is not here: `OpExtInst`
+/// is looked into below, and there is no division, remainder or comparison of floats, no conversion of a
+/// float to an integer, no group arithmetic, no transpose, no dot product of floats.
 const ALLOWED: &[spirv::Op] = {
     use spirv::Op::*;
     &[

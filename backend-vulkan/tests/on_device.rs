@@ -1,8 +1,8 @@
-//! Kernels on Vulkan devices against the interpreter, bit for bit: each operation on each type with edge values and random
-//! ones, and what a launch's workgroups are.
+//! Kernels on Vulkan devices against the interpreter, bit for bit: each operation on each type with edge
+//! values and random ones, and what a launch's workgroups are.
 //!
-//! Left out, with a line that says so, where there is no Vulkan device. Debian's `mesa-vulkan-drivers` has one that needs
-//! no GPU.
+//! Left out, with a line that says so, where there is no Vulkan device. Debian's `mesa-vulkan-drivers` has
+//! one that needs no GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -50,8 +50,8 @@ fn targets(gpu: &Gpu) -> Vec<Target> {
     if gpu.target == without { vec![without] } else { vec![gpu.target, without] }
 }
 
-/// Runs a launch of a kernel in the interpreter, and what the legaliser makes of it on a device. An error says where they
-/// differ.
+/// Runs a launch of a kernel in the interpreter, and what the legaliser makes of it on a device. An error
+/// says where they differ.
 fn compare(gpu: &Gpu, target: &Target, name: &str, kernel: &Kernel, launch: &Launch) -> Result<(), String> {
     let mut expected = launch.clone();
     run(kernel, &mut expected).unwrap_or_else(|trap| panic!("{name}: {trap}\n{kernel}"));
@@ -98,7 +98,8 @@ fn every_operation_equals_the_interpreter() {
             run(&case.kernel, &mut expected).map_err(|trap| format!("{name}: {trap}"))?;
             let mut before: Vec<(Kernel, Target)> = vec![];
             for target in targets(&gpu) {
-                // As a device's kernels are; with matrices that are inserted; and with nothing but words in shared memory.
+                // As a device's kernels are; with matrices that are inserted; and with nothing but words in
+                // shared memory.
                 let no_room = Target { max_shared_len_bytes: 0, ..target };
                 for (caps, target) in
                     [(target.caps(), target), (target.caps(), no_room), (Caps::NONE, target)]
@@ -119,9 +120,9 @@ fn every_operation_equals_the_interpreter() {
     }
 }
 
-/// What the planner's templates write is what `core::numerics` says. Samples for devices with matrices, which are large
-/// without them, run without them only in the full tier, and so do those that software devices take minutes to compile; what
-/// a device has no room for is left out.
+/// What the planner's templates write is what `core::numerics` says. Samples for devices with matrices, which
+/// are large without them, run without them only in the full tier, and so do those that software devices take
+/// minutes to compile; what a device has no room for is left out.
 #[test]
 fn templates_equal_the_reference() {
     let extent = if support::is_full() { Extent::Full } else { Extent::Pairs };

@@ -1,5 +1,5 @@
-//! Filetests of the emitter: each `tests/spirv/*.kir` is a kernel, a target, and the module that comes of them, one
-//! behaviour a file.
+//! Filetests of the emitter: each `tests/spirv/*.kir` is a kernel, a target, and the module that comes of
+//! them, one behaviour a file.
 //!
 //! ```text
 //! ;! test spirv
@@ -7,8 +7,8 @@
 //! ;! set matrix = 0213              the order of the words of A
 //! ```
 //!
-//! Lines that begin with `;=` are the expected output. `BLESS=1 cargo test -p unisonic-vulkan --test spirv_filetests`
-//! rewrites them. Each module is validated.
+//! Lines that begin with `;=` are the expected output. `BLESS=1 cargo test -p unisonic-vulkan --test
+//! spirv_filetests` rewrites them. Each module is validated.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,5 @@
-//! `docs/kir.md` shows the table of operations as it is. `BLESS=1 cargo test -p unisonic-core --test kir_doc` rewrites it.
+//! `docs/kir.md` shows the table of operations as it is. `BLESS=1 cargo test -p unisonic-core --test kir_doc`
+//! rewrites it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -9,7 +9,8 @@
 //! ;! set x = 1 2 3                   a buffer's elements, or `zeros 8`
 //! ```
 //!
-//! Lines that begin with `;=` are the expected output. `BLESS=1 cargo test -p unisonic-core --test kir_filetests` rewrites them.
+//! Lines that begin with `;=` are the expected output. `BLESS=1 cargo test -p unisonic-core --test
+//! kir_filetests` rewrites them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -51,7 +52,8 @@ fn every_file_gives_what_it_says() {
     assert!(wrong.is_empty(), "{}\nBLESS=1 rewrites what is expected", wrong.join("\n"));
 }
 
-/// Every rule of the verifier has a file that breaks it. Where the reader of the text says so first, its words are told.
+/// Every rule of the verifier has a file that breaks it. Where the reader of the text says so first, its
+/// words are told.
 #[test]
 fn every_rule_has_a_file() {
     let outputs: String =

@@ -1,8 +1,9 @@
 //! Which part of an index is a constant that can be part of an instruction's address.
 //!
-//! `object[a + 128]` and `object[a + 256]` need one 64-bit address and two offsets, if `a + 256` does not wrap: the address
-//! of element `(a + 128) mod 2^32` is that of element a and 512 bytes only then. So every integer value is written as a sum
-//! of other values times constants ([`Sum`]), with bounds on these ([`Bounds`]), from which [`Sum::is_whole`] proves it.
+//! `object[a + 128]` and `object[a + 256]` need one 64-bit address and two offsets, if `a + 256` does not
+//! wrap: the address of element `(a + 128) mod 2^32` is that of element a and 512 bytes only then. So every
+//! integer value is written as a sum of other values times constants ([`Sum`]), with bounds on these
+//! ([`Bounds`]), from which [`Sum::is_whole`] proves it.
 
 use std::collections::HashMap;
 
@@ -36,7 +37,8 @@ impl Bounds {
     }
 }
 
-/// The values of a sum, each with its factor, in the order of their numbers. Products and sum are modulo 2^32.
+/// The values of a sum, each with its factor, in the order of their numbers. Products and sum are modulo
+/// 2^32.
 pub type Terms = Vec<(Value, u32)>;
 
 /// `constant + sum of factor * value`, modulo 2^32.
@@ -75,8 +77,8 @@ impl Sum {
 
     /// Whether adding the constant to the terms' sum modulo 2^32 never wraps.
     ///
-    /// For a k: terms that are multiples of 2^k sum to a multiple of 2^k below 2^32, so at most 2^32 - 2^k; if the
-    /// others and the constant stay below 2^k, nothing wraps.
+    /// For a k: terms that are multiples of 2^k sum to a multiple of 2^k below 2^32, so at most 2^32 - 2^k;
+    /// if the others and the constant stay below 2^k, nothing wraps.
     fn is_whole(&self, bounds: &[Bounds]) -> bool {
         (0..=32).any(|k| {
             let small = self
@@ -108,8 +110,9 @@ impl Addresses {
         addresses
     }
 
-    /// An index as terms and an offset in elements: the terms modulo 2^32 and the offset are the index, without wrapping.
-    /// None for indices that cannot be taken apart so, or where nobody else has the same terms.
+    /// An index as terms and an offset in elements: the terms modulo 2^32 and the offset are the index,
+    /// without wrapping. None for indices that cannot be taken apart so, or where nobody else has the same
+    /// terms.
     pub fn split(&self, id: ObjectId, index: Value) -> Option<(Terms, u32)> {
         let (terms, offset) = self.parts(index)?;
         let is_shared = self.uses.get(&(id, terms.clone())).is_some_and(|&count| count > 1);

@@ -127,8 +127,8 @@ fn offsets_are_taken_out_where_nothing_wraps() {
     assert_eq!(split(|group, lane| group.min(lane.constant(1000)) * 1000 + lane, 7), Some(7));
 }
 
-/// What is said of a value: the most it is, low bits that are 0, and its sum, in which `l` is the invocation, `g` the
-/// workgroup, `v` itself and `?` a value on the way.
+/// What is said of a value: the most it is, low bits that are 0, and its sum, in which `l` is the invocation,
+/// `g` the workgroup, `v` itself and `?` a value on the way.
 fn said(write: Write) -> (u32, u32, String) {
     let mut places = [Value(0); 3];
     let kernel = kernel("k", 64, |k| {

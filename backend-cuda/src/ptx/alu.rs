@@ -78,8 +78,8 @@ pub fn by_word(e: &mut Emitter<'_>, inst: &Inst, instruction: &str, view: View) 
     }
 }
 
-/// One instruction for each word, signed or not by the type of the first operand. A shift's amount is below 32 and reads
-/// the same either way.
+/// One instruction for each word, signed or not by the type of the first operand. A shift's amount is below
+/// 32 and reads the same either way.
 pub fn by_sign(e: &mut Emitter<'_>, inst: &Inst, instruction: &str) {
     match e.operand_scalar(inst, 0) {
         Scalar::I32 => by_word(e, inst, &format!("{instruction}.s32"), View::Signed),

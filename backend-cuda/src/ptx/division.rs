@@ -1,9 +1,9 @@
-//! Unsigned division by a constant, without dividing: the assembler divides by any number, 2 and 10 alike, in about 20
-//! instructions.
+//! Unsigned division by a constant, without dividing: the assembler divides by any number, 2 and 10 alike, in
+//! about 20 instructions.
 //!
-//! Source: T. Granlund, P. L. Montgomery, "Division by invariant integers using multiplication" (PLDI 1994), figure 4.1:
-//! with `l = ceil(log2 d)` and `m = floor(2^32 (2^l - d) / d) + 1`, the quotient of n is `(t + ((n - t) >> 1)) >> (l - 1)`,
-//! `t = floor(m n / 2^32)`, for all n below 2^32.
+//! Source: T. Granlund, P. L. Montgomery, "Division by invariant integers using multiplication" (PLDI 1994),
+//! figure 4.1: with `l = ceil(log2 d)` and `m = floor(2^32 (2^l - d) / d) + 1`, the quotient of n is `(t +
+//! ((n - t) >> 1)) >> (l - 1)`, `t = floor(m n / 2^32)`, for all n below 2^32.
 
 use super::emitter::Emitter;
 use super::registers::{File, Register};

@@ -1,7 +1,7 @@
 //! The state of an emission, and what each operation becomes.
 //!
-//! Words of values are registers or known constants ([`Word`]). Operations that only rename words (`vec2`, `part`, `cast`)
-//! emit nothing: their result is the words of their operands.
+//! Words of values are registers or known constants ([`Word`]). Operations that only rename words (`vec2`,
+//! `part`, `cast`) emit nothing: their result is the words of their operands.
 
 use std::collections::BTreeMap;
 use std::fmt::{Arguments, Write};
@@ -291,8 +291,8 @@ impl<'k> Emitter<'k> {
         register
     }
 
-    /// The lanes of a warp that exist, for instructions that name who takes part: the last warp of a workgroup may have
-    /// fewer than 32.
+    /// The lanes of a warp that exist, for instructions that name who takes part: the last warp of a
+    /// workgroup may have fewer than 32.
     pub fn lane_mask(&mut self) -> String {
         if let Some(mask) = &self.lane_mask {
             return mask.clone();

@@ -1,7 +1,7 @@
 //! Blocks, branches and loops.
 //!
-//! What a block yields is copied into registers of the statement's results, or of what a loop carries. A loop carries in
-//! the registers of the names inside it, so its results are just other names of these.
+//! What a block yields is copied into registers of the statement's results, or of what a loop carries. A loop
+//! carries in the registers of the names inside it, so its results are just other names of these.
 
 use unisonic_core::kir::kernel::{Block, Carried, Stmt, Value};
 

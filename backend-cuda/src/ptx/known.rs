@@ -1,5 +1,5 @@
-//! What is known of integer results without an instruction: constants of constants, and operations that leave an operand as
-//! it is. The assembler does not find all of it: it divides by 1.
+//! What is known of integer results without an instruction: constants of constants, and operations that leave
+//! an operand as it is. The assembler does not find all of it: it divides by 1.
 
 use unisonic_core::kir::{Op, Scalar};
 

@@ -117,7 +117,8 @@ fn constants_are_what_the_interpreter_computes() {
     }
 }
 
-/// With one operand that is known: what is said is what the interpreter computes, whatever the other operand is.
+/// With one operand that is known: what is said is what the interpreter computes, whatever the other operand
+/// is.
 #[test]
 fn one_constant_says_what_holds_of_every_other_operand() {
     let mut said = String::new();

@@ -12,7 +12,8 @@ pub fn exchange(e: &mut Emitter<'_>, inst: &Inst, mode: &str) {
     let Attr::Cluster { width, lane } = inst.attr else { return };
     e.need_version(6, 0);
     let members = e.lane_mask();
-    // Bits 8 to 12 are the bits of the lane's number that the exchange keeps, bits 0 to 4 the highest lane in the others.
+    // Bits 8 to 12 are the bits of the lane's number that the exchange keeps, bits 0 to 4 the highest lane in
+    // the others.
     let segment = (32 - width) << 8 | 0x1f;
     let is_bool = e.operand_scalar(inst, 0) == Scalar::Bool;
     for (index, register) in define(e, inst).into_iter().enumerate() {

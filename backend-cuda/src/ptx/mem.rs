@@ -71,8 +71,8 @@ pub fn barrier(e: &mut Emitter<'_>) {
     e.line(format_args!("bar.sync 0;"));
 }
 
-/// The address of an element, for brackets: that of an element which others have computed already if there is one, and
-/// an offset.
+/// The address of an element, for brackets: that of an element which others have computed already if there is
+/// one, and an offset.
 fn address(e: &mut Emitter<'_>, id: ObjectId, index: Value) -> String {
     match e.word(index, 0) {
         // What fits into an instruction.

@@ -1,16 +1,18 @@
 //! Turns kernels into PTX text: a function of the kernel and the target, nothing else.
 //!
-//! [`emit`] is the way in. `emitter.rs` holds the state and the one exhaustive match over the operations; each family of
-//! the table has its file, named as in the interpreter: `alu.rs`, `shape.rs`, `mem.rs`, `lanes.rs`, `dot.rs`,
-//! `matrix.rs`; `flow.rs` has blocks, branches and loops. What is known beforehand is found by `known.rs`, `division.rs`
-//! and `address.rs`. [`Target`] says what GPUs there are.
+//! [`emit`] is the way in. `emitter.rs` holds the state and the one exhaustive match over the operations;
+//! each family of the table has its file, named as in the interpreter: `alu.rs`, `shape.rs`, `mem.rs`,
+//! `lanes.rs`, `dot.rs`, `matrix.rs`; `flow.rs` has blocks, branches and loops. What is known beforehand is
+//! found by `known.rs`, `division.rs` and `address.rs`. [`Target`] says what GPUs there are.
 //!
-//! **Parameters** of the entry are the launch's record (`core::kir::abi`): for each object that is not shared, in the
-//! kernel's order, a `.u64` device address; after them each parameter of the kernel, a `.b32`. A launch has `workgroup`
-//! threads a block in one dimension, and [`dynamic_shared_len_bytes`] of dynamic shared memory.
+//! **Parameters** of the entry are the launch's record (`core::kir::abi`): for each object that is not
+//! shared, in the kernel's order, a `.u64` device address; after them each parameter of the kernel, a `.b32`.
+//! A launch has `workgroup` threads a block in one dimension, and [`dynamic_shared_len_bytes`] of dynamic
+//! shared memory.
 //!
-//! **Arithmetic** is what the table of operations says, on every target: each float operation is one `add`, `sub` or `mul`
-//! with `.rn`, which keeps subnormals and is never contracted. `tests/proof.rs` holds that nothing else is emitted.
+//! **Arithmetic** is what the table of operations says, on every target: each float operation is one `add`,
+//! `sub` or `mul` with `.rn`, which keeps subnormals and is never contracted. `tests/proof.rs` holds that
+//! nothing else is emitted.
 
 mod address;
 mod alu;
@@ -38,8 +40,8 @@ const ELEM_LEN_BYTES: u32 = 4;
 /// Shared memory that PTX lets a kernel declare by itself; more is asked for at the launch.
 const MAX_STATIC_SHARED_LEN_BYTES: u32 = 48 * 1024;
 
-/// The PTX module of a kernel that verifies and is legal for [`Target::caps`]. Its one entry is called [`entry_name`]. The
-/// same input gives the same bytes.
+/// The PTX module of a kernel that verifies and is legal for [`Target::caps`]. Its one entry is called
+/// [`entry_name`]. The same input gives the same bytes.
 pub fn emit(kernel: &Kernel, target: Target) -> String {
     let mut emitter = Emitter::new(kernel, target);
     emitter.block(&kernel.body);
@@ -57,8 +59,8 @@ pub fn dynamic_shared_len_bytes(kernel: &Kernel) -> u32 {
     if len_bytes > MAX_STATIC_SHARED_LEN_BYTES { len_bytes } else { 0 }
 }
 
-/// Where each object lies in shared memory, 0 for those that do not, and bytes in all: one after the other, each at a
-/// multiple of 16 bytes.
+/// Where each object lies in shared memory, 0 for those that do not, and bytes in all: one after the other,
+/// each at a multiple of 16 bytes.
 fn shared_offsets_bytes(kernel: &Kernel) -> (Vec<u32>, u32) {
     let mut end = 0;
     let offsets = kernel.objects.iter().map(|object| {

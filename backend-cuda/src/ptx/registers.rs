@@ -1,5 +1,6 @@
-//! Names of virtual registers. A value's words are in registers of its own number: `%r7` is value 7 of the kernel, `%x7`
-//! to `%w7` are the words of a vector, `%p7` is a `bool`. PTX gives each kernel as many as it declares.
+//! Names of virtual registers. A value's words are in registers of its own number: `%r7` is value 7 of the
+//! kernel, `%x7` to `%w7` are the words of a vector, `%p7` is a `bool`. PTX gives each kernel as many as it
+//! declares.
 
 use std::fmt;
 

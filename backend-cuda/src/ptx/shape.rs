@@ -19,7 +19,8 @@ pub fn part(e: &mut Emitter<'_>, inst: &Inst) {
     e.rename(result, vec![e.word(inst.operands[0], index as usize)]);
 }
 
-/// `byte`: its digit, and above it the sign of the same byte (digits 8 to 11) or bytes of zero (4 to 7, the other operand).
+/// `byte`: its digit, and above it the sign of the same byte (digits 8 to 11) or bytes of zero (4 to 7, the
+/// other operand).
 pub fn byte(e: &mut Emitter<'_>, inst: &Inst) {
     let Attr::Index(index) = inst.attr else { return };
     let high = if e.operand_scalar(inst, 0) == Scalar::I8x4 { 8 + index } else { 4 };

@@ -85,7 +85,8 @@ impl Target {
         Caps { mma16: from_sm80, mma32: from_sm80, copy_async: from_sm80, ..Caps::ALL }
     }
 
-    /// Largest shared memory of a workgroup (CUDA C++ Programming Guide, technical specifications per compute capability).
+    /// Largest shared memory of a workgroup (CUDA C++ Programming Guide, technical specifications per compute
+    /// capability).
     pub fn max_shared_len_bytes(self) -> u32 {
         let kib = match self {
             Target::Sm61 => 48,
@@ -102,8 +103,8 @@ impl Target {
 mod tests {
     use super::{Target, Version};
 
-    /// PTX ISA, release notes: first versions of targets. CUDA C++ Programming Guide, table of technical specifications per
-    /// compute capability: maximum amount of shared memory per thread block.
+    /// PTX ISA, release notes: first versions of targets. CUDA C++ Programming Guide, table of technical
+    /// specifications per compute capability: maximum amount of shared memory per thread block.
     #[test]
     fn targets_are_what_the_manuals_say() {
         let expected = [

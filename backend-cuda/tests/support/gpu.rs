@@ -19,7 +19,8 @@ pub struct Gpu {
 impl Gpu {
     /// The first GPU, or none and a line that says so.
     pub fn open(what: &str) -> Option<Self> {
-        // SAFETY: opening a library runs its initialisers; the driver's do nothing that anything here relies on.
+        // SAFETY: opening a library runs its initialisers; the driver's do nothing that anything here relies
+        // on.
         if !unsafe { sys::is_culib_present() } || result::init().is_err() {
             // Past libtest's capture.
             let _ = writeln!(std::io::stderr().lock(), "skipped: {what} (no CUDA driver)");
@@ -69,7 +70,8 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // SAFETY: the context was retained once, and nothing of it is left: modules and buffers live in calls of `run`.
+        // SAFETY: the context was retained once, and nothing of it is left: modules and buffers live in calls
+        // of `run`.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }
 }
@@ -98,7 +100,8 @@ impl Module {
         result::ctx::synchronize()
     }
 
-    /// Launches on a stream, which may be one that records. The caller keeps the buffers until the stream is done.
+    /// Launches on a stream, which may be one that records. The caller keeps the buffers until the stream is
+    /// done.
     pub fn enqueue(
         &self,
         kernel: &Kernel,
@@ -113,9 +116,9 @@ impl Module {
         let record = addresses.iter_mut().map(|address| std::ptr::from_mut(address).cast::<c_void>());
         let mut record: Vec<*mut c_void> =
             record.chain(params.iter_mut().map(|param| std::ptr::from_mut(param).cast())).collect();
-        // SAFETY: the module is loaded; the record points to as many values as the entry has parameters, each of its type,
-        // which the driver copies before it returns; the kernel, which the interpreter runs without a trap, touches only its
-        // buffers, which live until it has been waited for.
+        // SAFETY: the module is loaded; the record points to as many values as the entry has parameters, each
+        // of its type, which the driver copies before it returns; the kernel, which the interpreter runs
+        // without a trap, touches only its buffers, which live until it has been waited for.
         unsafe {
             let entry = result::module::get_function(self.0, CString::new(entry_name(kernel)).unwrap())?;
             if shared > 0 {

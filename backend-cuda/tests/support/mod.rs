@@ -44,8 +44,8 @@ pub fn read(source: &str) -> Kernel {
     kernel
 }
 
-/// The kernels of a decode step and of prefill, in shapes of Qwen2.5-7B, with the tuning that they have by default: those
-/// whose registers are watched.
+/// The kernels of a decode step and of prefill, in shapes of Qwen2.5-7B, with the tuning that they have by
+/// default: those whose registers are watched.
 pub fn templates() -> Vec<(String, Kernel)> {
     let (mut templates, heads, head_len) = (Vec::new(), 28, 128);
     for format in WeightFormat::ALL {
@@ -92,8 +92,8 @@ fn linear(format: WeightFormat, rows: usize) -> Template {
     Template::Linear(weights, ActivationLayout::new(rows, 3584).unwrap(), Epilogue::default())
 }
 
-/// All kernels that tests emit for a target beside the filetests: each operation, random ones, and the templates that
-/// the target runs as they are.
+/// All kernels that tests emit for a target beside the filetests: each operation, random ones, and the
+/// templates that the target runs as they are.
 pub fn kernels(target: Target) -> Vec<Kernel> {
     let random = (0..16).map(|seed| Kernel { name: format!("random_{seed}"), ..random_kernel(seed, 40).0 });
     let named = |(name, kernel): (String, Kernel)| Kernel { name: name.replace(' ', "_"), ..kernel };

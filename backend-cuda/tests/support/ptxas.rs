@@ -6,8 +6,8 @@ use std::process::Command;
 
 use unisonic_cuda::ptx::Target;
 
-/// The assembler, or none and a line that says so. In the tiers above quick it has to be there on machines that it is
-/// made for.
+/// The assembler, or none and a line that says so. In the tiers above quick it has to be there on machines
+/// that it is made for.
 pub fn find() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.fixtures/tools/ptxas");
     if path.exists() {

@@ -1,4 +1,5 @@
-//! Arithmetic on words. Integers are modulo 2^32 in SPIR-V as well, and no float operation may be joined with another.
+//! Arithmetic on words. Integers are modulo 2^32 in SPIR-V as well, and no float operation may be joined with
+//! another.
 
 use spirv::{Decoration, GlslStd450Op, Op, Word};
 use unisonic_core::kir::kernel::Inst;

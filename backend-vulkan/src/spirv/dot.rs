@@ -7,7 +7,8 @@ use unisonic_core::kir::kernel::Inst;
 use super::Emitter;
 
 impl Emitter<'_> {
-    /// The dot product is exact, and the sum is modulo 2^32. Of two signs, SPIR-V has the signed operand first.
+    /// The dot product is exact, and the sum is modulo 2^32. Of two signs, SPIR-V has the signed operand
+    /// first.
     pub(super) fn dot4(&mut self, inst: &Inst) -> Word {
         self.module.capability(Capability::DotProduct);
         self.module.capability(Capability::DotProductInput4x8BitPacked);

@@ -1,4 +1,5 @@
-//! Values of other invocations of the subgroup: the legaliser makes exchanges across subgroups of shared memory.
+//! Values of other invocations of the subgroup: the legaliser makes exchanges across subgroups of shared
+//! memory.
 
 use spirv::{Capability, Op, Scope, Word};
 use unisonic_core::kir::kernel::{Attr, Inst};

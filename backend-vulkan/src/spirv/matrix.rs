@@ -1,7 +1,8 @@
 //! Products of matrices: cooperative matrices, made of words and taken apart again.
 //!
-//! SPIR-V does not say which component of a matrix is which element. [`super::matrix_probe`] asks a device; where it answers
-//! as this file takes for granted, components are the words of `mma32`, those of A in the target's order.
+//! SPIR-V does not say which component of a matrix is which element. [`super::matrix_probe`] asks a device;
+//! where it answers as this file takes for granted, components are the words of `mma32`, those of A in the
+//! target's order.
 
 use spirv::{
     Capability, CooperativeMatrixLayout, CooperativeMatrixOperands, CooperativeMatrixUse, MemoryAccess,
@@ -15,7 +16,8 @@ use super::Emitter;
 use super::known::Key;
 
 const VEC4: Type = Type { scalar: Scalar::U32, width: 4 };
-/// Distance of the rows of a staged A, in vectors of 16 bytes: two hold the row, one keeps rows of different banks apart.
+/// Distance of the rows of a staged A, in vectors of 16 bytes: two hold the row, one keeps rows of different
+/// banks apart.
 const ROW_VEC4S: u32 = 3;
 const ROWS: u32 = 16;
 /// Shared memory that a subgroup stages A in, in vectors.
@@ -134,7 +136,8 @@ impl Emitter<'_> {
         c
     }
 
-    /// A matrix whose components are the bytes of words. Of the ways to say this, NVIDIA's compiler makes least of this one.
+    /// A matrix whose components are the bytes of words. Of the ways to say this, NVIDIA's compiler makes
+    /// least of this one.
     fn matrix_of_bytes(&mut self, matrix: Matrix, words: &[Word]) -> Word {
         let (ty, u32_, zero) = (self.matrix_ty(matrix), self.u32_ty(), self.u32_constant(0));
         let (unsigned, signed) = (self.byte_ty(false), self.byte_ty(true));

@@ -1,8 +1,8 @@
 //! Asks a device which component of a cooperative matrix is which element, once for a device and driver.
 //!
-//! A launch of one workgroup ([`kernel`] says its objects, [`words`] is its code, and it needs a full subgroup of 32) loads
-//! an A, a B and an accumulator whose elements are their own numbers, and writes their components. [`read`] compares these with
-//! the lane map of `mma32` (`core::kir::interp`, `matrix.rs`).
+//! A launch of one workgroup ([`kernel`] says its objects, [`words`] is its code, and it needs a full
+//! subgroup of 32) loads an A, a B and an accumulator whose elements are their own numbers, and writes their
+//! components. [`read`] compares these with the lane map of `mma32` (`core::kir::interp`, `matrix.rs`).
 
 use spirv::{CooperativeMatrixLayout, GlslStd450Op, MemoryAccess, Op, StorageClass, Word};
 use unisonic_core::kir::build::kernel as build;
@@ -17,7 +17,8 @@ use super::target::{MatrixOrder, Target};
 pub const OUTPUT_LEN_BYTES: usize = LANES * RECORD_WORDS * 4;
 
 const LANES: usize = 32;
-/// Words that an invocation writes: how many components A, B and C have, then a word unused, then the components.
+/// Words that an invocation writes: how many components A, B and C have, then a word unused, then the
+/// components.
 const RECORD_WORDS: usize = 32;
 const A_AT: usize = 4;
 const B_AT: usize = A_AT + A_LEN;
@@ -185,8 +186,8 @@ impl Emitter<'_> {
         self.module.push_effect(Op::Store, &[held.variable, matrix]);
     }
 
-    /// Writes how many components a matrix has, and the elements that the first of them are. Where there are fewer, component 0
-    /// stands for what is missing.
+    /// Writes how many components a matrix has, and the elements that the first of them are. Where there are
+    /// fewer, component 0 stands for what is missing.
     fn write_components(&mut self, number: u32, at: usize, len: usize, low: &Held, high: Option<&Held>) {
         let (ty, u32_) = (self.matrix_ty(low.matrix), self.u32_ty());
         let has = self.push(Op::CooperativeMatrixLengthKHR, u32_, &[ty]);

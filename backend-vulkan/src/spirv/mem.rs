@@ -1,7 +1,8 @@
 //! Memory: the launch's record, buffers behind addresses, shared arrays, barriers.
 //!
-//! An address becomes a pointer to an array of the words, or of the vectors, that an access wants; so a vector's access is
-//! one aligned access of 8 or 16 bytes. Shared arrays have one type each: vectors of the widest access.
+//! An address becomes a pointer to an array of the words, or of the vectors, that an access wants; so a
+//! vector's access is one aligned access of 8 or 16 bytes. Shared arrays have one type each: vectors of the
+//! widest access.
 
 use std::collections::HashMap;
 
@@ -302,7 +303,8 @@ impl Emitter<'_> {
         lens.sum()
     }
 
-    /// Waits for the workgroup, and shows it what any of it wrote: shared memory, and buffers where the kernel writes any.
+    /// Waits for the workgroup, and shows it what any of it wrote: shared memory, and buffers where the
+    /// kernel writes any.
     pub(super) fn barrier(&mut self) {
         let mut semantics = MemorySemantics::ACQUIRE_RELEASE
             | MemorySemantics::WORKGROUP_MEMORY

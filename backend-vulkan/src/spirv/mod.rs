@@ -2,27 +2,29 @@
 //!
 //! # What a launch gives
 //!
-//! - **Memory**: the push constants are 8 bytes, the device address of the launch's record (as two words, the low one
-//!   first; a multiple of 8). The record is `core::kir::abi`'s: a 64-bit address for each object that is not shared, in the
-//!   kernel's order, then a word for each parameter. No integer of 64 bits exists in the code: an address is two words until
-//!   it becomes a pointer, and an index is one word, of which SPIR-V takes the top bit as a sign: an object has less than
-//!   2^31 elements.
-//! - **Workgroups**: `group_id` = 32768*y + x of the workgroup's place. A launch of up to `maxComputeWorkGroupCount[0]`
-//!   workgroups dispatches (n, 1, 1). A larger one dispatches ([`GROUPS_A_ROW`], n / 32768, 1) and then, with
-//!   `vkCmdDispatchBase` at (0, n / 32768, 0), the n % 32768 that are left.
-//! - **Subgroups**: kernels that exchange values between invocations ([`uses_subgroups`]) need full subgroups of
-//!   [`Target::subgroup_size`]: `VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT` and a required size. Their
-//!   `local_id` is defined as subgroup number * size + number in the subgroup, so that nothing rests on how a driver spreads
-//!   a workgroup.
+//! - **Memory**: the push constants are 8 bytes, the device address of the launch's record (as two words, the
+//!   low one first; a multiple of 8). The record is `core::kir::abi`'s: a 64-bit address for each object that
+//!   is not shared, in the kernel's order, then a word for each parameter. No integer of 64 bits exists in
+//!   the code: an address is two words until it becomes a pointer, and an index is one word, of which SPIR-V
+//!   takes the top bit as a sign: an object has less than 2^31 elements.
+//! - **Workgroups**: `group_id` = 32768*y + x of the workgroup's place. A launch of up to
+//!   `maxComputeWorkGroupCount[0]` workgroups dispatches (n, 1, 1). A larger one dispatches
+//!   ([`GROUPS_A_ROW`], n / 32768, 1) and then, with `vkCmdDispatchBase` at (0, n / 32768, 0), the n % 32768
+//!   that are left.
+//! - **Subgroups**: kernels that exchange values between invocations ([`uses_subgroups`]) need full subgroups
+//!   of [`Target::subgroup_size`]: `VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT` and a
+//!   required size. Their `local_id` is defined as subgroup number * size + number in the subgroup, so that
+//!   nothing rests on how a driver spreads a workgroup.
 //!
 //! # What holds of the code
 //!
-//! Floats are added, subtracted, multiplied, each decorated `NoContraction`, and converted from i32; nothing else. The rounding mode and the
-//! preservation of signed zeros are declared where the device offers them. Equal kernels and targets give equal words.
+//! Floats are added, subtracted, multiplied, each decorated `NoContraction`, and converted from i32; nothing
+//! else. The rounding mode and the preservation of signed zeros are declared where the device offers them.
+//! Equal kernels and targets give equal words.
 //!
 //! Start reading at [`emit`], then `flow.rs`. The other files are the families of the table of operations
-//! (`core::kir::op`): `alu.rs`, `shape.rs` (with `permute.rs`), `mem.rs`, `lanes.rs`, `dot.rs`, `matrix.rs` (with
-//! [`matrix_probe`]). `module.rs` writes SPIR-V.
+//! (`core::kir::op`): `alu.rs`, `shape.rs` (with `permute.rs`), `mem.rs`, `lanes.rs`, `dot.rs`, `matrix.rs`
+//! (with [`matrix_probe`]). `module.rs` writes SPIR-V.
 
 mod alu;
 mod dot;
@@ -62,8 +64,8 @@ pub fn emit(kernel: &Kernel, target: &Target) -> Vec<u32> {
     emitter.finish()
 }
 
-/// Whether a kernel exchanges values between invocations of a subgroup, so that its pipeline has to require full subgroups
-/// of the target's size.
+/// Whether a kernel exchanges values between invocations of a subgroup, so that its pipeline has to require
+/// full subgroups of the target's size.
 pub fn uses_subgroups(kernel: &Kernel) -> bool {
     fn of(block: &Block) -> bool {
         block.stmts.iter().any(|stmt| match stmt {

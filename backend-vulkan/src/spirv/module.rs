@@ -1,5 +1,5 @@
-//! A SPIR-V module that is being written, as words: ids, types and constants that exist once, and the blocks of its one
-//! function.
+//! A SPIR-V module that is being written, as words: ids, types and constants that exist once, and the blocks
+//! of its one function.
 
 use std::collections::HashMap;
 

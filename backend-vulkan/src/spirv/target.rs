@@ -17,16 +17,17 @@ pub struct Target {
     pub preserves_signed_zeros: bool,
     /// Shared memory of a workgroup (`maxComputeSharedMemorySize`): whether there is room to stage matrices.
     pub max_shared_len_bytes: u32,
-    /// Which words make a cooperative matrix, where the device multiplies them: `VK_KHR_cooperative_matrix` with
-    /// s8 x s8 + s32 -> s32 of 16x8x32, subgroups of 32, and a probe ([`super::matrix_probe`]) that found this.
+    /// Which words make a cooperative matrix, where the device multiplies them: `VK_KHR_cooperative_matrix`
+    /// with s8 x s8 + s32 -> s32 of 16x8x32, subgroups of 32, and a probe ([`super::matrix_probe`]) that
+    /// found this.
     pub matrix: Option<MatrixOrder>,
 }
 
 impl Target {
     /// What a kernel may hold: the legaliser's question.
     ///
-    /// Halves are taken out of words by integer operations, though [`super::emit`] knows SPIR-V's own instruction: the
-    /// specification lets it flush subnormal halves, and Mesa 22.3 makes 0 of a constant's.
+    /// Halves are taken out of words by integer operations, though [`super::emit`] knows SPIR-V's own
+    /// instruction: the specification lets it flush subnormal halves, and Mesa 22.3 makes 0 of a constant's.
     pub fn caps(&self) -> Caps {
         Caps {
             subgroup: self.subgroup_size,
@@ -40,7 +41,8 @@ impl Target {
     }
 }
 
-/// Which word of A each four components of a cooperative matrix are; B and the accumulator have the words in order.
+/// Which word of A each four components of a cooperative matrix are; B and the accumulator have the words in
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixOrder([u8; 4]);
 

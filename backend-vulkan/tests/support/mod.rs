@@ -51,8 +51,8 @@ pub fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Fails unless `spirv-val` takes the module. Left out where it is not there, once for a program; a failure where the tier
-/// fetches it.
+/// Fails unless `spirv-val` takes the module. Left out where it is not there, once for a program; a failure
+/// where the tier fetches it.
 pub fn validate(name: &str, words: &[u32]) {
     static SAY: Once = Once::new();
     let validator = root(".fixtures/tools/spirv-val");

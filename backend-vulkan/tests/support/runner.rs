@@ -1,4 +1,5 @@
-//! Runs kernels on Vulkan devices, one launch at a time: open, pipeline, buffers behind addresses, dispatch, read back.
+//! Runs kernels on Vulkan devices, one launch at a time: open, pipeline, buffers behind addresses, dispatch,
+//! read back.
 //!
 //! Devices are those that the loader finds; `VK_ICD_FILENAMES` narrows them to one driver's.
 
@@ -29,7 +30,8 @@ pub struct Gpu {
     fills_subgroups: bool,
     memory_types: vk::PhysicalDeviceMemoryProperties,
     queue_family: u32,
-    /// Held while a launch runs, so that the time it takes is its own. Everything else happens in several threads.
+    /// Held while a launch runs, so that the time it takes is its own. Everything else happens in several
+    /// threads.
     queue: Mutex<vk::Queue>,
     device: ash::Device,
     instance: ash::Instance,
@@ -63,7 +65,8 @@ fn instance(entry: &ash::Entry) -> Option<ash::Instance> {
 fn multiplies_matrices(entry: &ash::Entry, instance: &ash::Instance, physical: vk::PhysicalDevice) -> bool {
     let name = ash::khr::cooperative_matrix::NAME;
     let asks = ash::khr::cooperative_matrix::Instance::new(entry, instance);
-    // SAFETY: the physical device is the instance's; what the extension adds is asked only of a device that has it.
+    // SAFETY: the physical device is the instance's; what the extension adds is asked only of a device that
+    // has it.
     let (features, properties) = unsafe {
         let extensions = instance.enumerate_device_extension_properties(physical).unwrap_or_default();
         if !extensions.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name)) {
@@ -108,7 +111,8 @@ impl Gpu {
             .push_next(&mut of11)
             .push_next(&mut of12)
             .push_next(&mut of13);
-        // SAFETY: the chains hold structures of Vulkan 1.3, which the device has, each once, and outlive the calls.
+        // SAFETY: the chains hold structures of Vulkan 1.3, which the device has, each once, and outlive the
+        // calls.
         unsafe {
             instance.get_physical_device_features2(physical, &mut features);
             instance.get_physical_device_properties2(physical, &mut all);
@@ -321,7 +325,8 @@ impl Gpu {
             .usage(vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS);
         let mut addressed =
             vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
-        // SAFETY: the buffer is bound to memory of its own size and type before it has an address; the map covers it.
+        // SAFETY: the buffer is bound to memory of its own size and type before it has an address; the map
+        // covers it.
         unsafe {
             let buffer = self.device.create_buffer(&info, None).expect("a buffer");
             let needs = self.device.get_buffer_memory_requirements(buffer);

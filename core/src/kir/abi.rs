@@ -1,9 +1,9 @@
 //! How buffers and parameters reach a kernel: the record of a launch.
 //!
-//! First, for each object that is not shared, in the kernel's order, its device address: 64 bits, little-endian, a multiple of
-//! [`ALIGN_BYTES`]. Then each parameter in order: one word. CUDA takes the same fields as parameters of the entry, Vulkan the
-//! address of the record as its push constants. A buffer can be read up to the next multiple of [`READABLE_LEN_BYTES`] of
-//! its length.
+//! First, for each object that is not shared, in the kernel's order, its device address: 64 bits,
+//! little-endian, a multiple of [`ALIGN_BYTES`]. Then each parameter in order: one word. CUDA takes the same
+//! fields as parameters of the entry, Vulkan the address of the record as its push constants. A buffer can be
+//! read up to the next multiple of [`READABLE_LEN_BYTES`] of its length.
 
 use super::kernel::{Kernel, ObjectId, ParamId, Space};
 

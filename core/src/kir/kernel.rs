@@ -43,7 +43,8 @@ pub struct Kernel {
     pub name: String,
     /// Invocations of a workgroup, in one dimension.
     pub workgroup: u32,
-    /// Workgroups that should be resident on a multiprocessor at a time: so many registers an invocation may have. A hint.
+    /// Workgroups that should be resident on a multiprocessor at a time: so many registers an invocation may
+    /// have. A hint.
     pub resident: Option<u32>,
     /// Words that the caller gives, the same for all invocations.
     pub params: Vec<Param>,

@@ -1,9 +1,10 @@
-//! The table of operations: each row is all that is known of one. The enum, the text form, the type rules of the verifier
-//! and `docs/kir.md` derive from it; the interpreter and the emitters are exhaustive matches over [`Op`].
+//! The table of operations: each row is all that is known of one. The enum, the text form, the type rules of
+//! the verifier and `docs/kir.md` derive from it; the interpreter and the emitters are exhaustive matches
+//! over [`Op`].
 //!
-//! Only exact operations exist: integers modulo 2^32, and floats that are added, subtracted or multiplied, each rounded to
-//! nearest, ties to even. There is no fused multiply-add, division, float minimum, comparison of floats or
-//! transcendental: `core::numerics` builds them from these, in the same order on every device.
+//! Only exact operations exist: integers modulo 2^32, and floats that are added, subtracted or multiplied,
+//! each rounded to nearest, ties to even. There is no fused multiply-add, division, float minimum, comparison
+//! of floats or transcendental: `core::numerics` builds them from these, in the same order on every device.
 
 use super::types::{Scalar, Type};
 
@@ -248,9 +249,11 @@ ops! {
         Part = "part" (T) -> OneT, Any, false, Index, Pure, "a[index]";
         /// A byte of a word, extended by the sign for i8x4 and by zeros for u8x4.
         Byte = "byte" (OneT) -> Is(I32), Bytes, false, Index, Pure, "a[index]";
-        /// The IEEE binary16 in the low half of a word (index 0) or the high one (1) as a float; exact, subnormals too.
+        /// The IEEE binary16 in the low half of a word (index 0) or the high one (1) as a float; exact,
+        /// subnormals too.
         Half = "half" (Is(U32)) -> Is(F32), Any, false, Index, Pure, "binary16 a[index]";
-        /// Bytes chosen from two words: digit i of the selector names the byte (0-3 of a, 4-7 of b) that becomes byte i.
+        /// Bytes chosen from two words: digit i of the selector names the byte (0-3 of a, 4-7 of b) that
+        /// becomes byte i.
         Permute = "permute" (Is(U32), Is(U32)) -> Is(U32), Any, false, Selector, Pure, "bytes of (a, b)";
         /// The same, where the selector is known at run time: bits 0-2 of digit i name the byte.
         PermuteBy = "permute_by" (Is(U32), Is(U32), Is(U32)) -> Is(U32), Any, false, None, Pure, "bytes of (a, b)";
@@ -264,19 +267,20 @@ ops! {
         LoadStream = "load_stream" (Is(U32)) -> Stated, Any, false, Object, Reads, "object[a ..]";
         /// Writes elements from an index on; a vector's index is a multiple of its width.
         Store = "store" (Is(U32), T), Any, false, Object, Writes, "object[a ..] = b";
-        /// Begins to copy four elements of 32 bits from global to shared memory; both indices are multiples of four. Nobody
-        /// touches the destination before the copy has been waited for.
+        /// Begins to copy four elements of 32 bits from global to shared memory; both indices are multiples
+        /// of four. Nobody touches the destination before the copy has been waited for.
         CopyAsync = "copy_async" (Is(U32), Is(U32)), Any, false, Copy, Writes, "to[a ..] = from[b ..]";
         /// Closes a group of the copies that the invocation began.
         CopyCommit = "copy_commit" (), Any, false, None, Writes, "";
-        /// Waits for the invocation's own copies, but for those of its last groups, as many as the index says. A barrier
-        /// shows them to others.
+        /// Waits for the invocation's own copies, but for those of its last groups, as many as the index
+        /// says. A barrier shows them to others.
         CopyWait = "copy_wait" (), Any, false, Index, Writes, "";
         /// Waits for the workgroup; what was written to shared memory before it is seen after it.
         Barrier = "barrier" (), Any, false, None, Waits, "";
     }
     Lanes {
-        /// The value of the invocation whose number in the cluster differs by a mask. Clusters are runs of invocations.
+        /// The value of the invocation whose number in the cluster differs by a mask. Clusters are runs of
+        /// invocations.
         ShuffleXor = "shuffle_xor" (T) -> T, Any, true, Cluster, Exchanges, "a of invocation id ^ mask";
         /// The value of one invocation of the cluster.
         Broadcast = "broadcast" (T) -> T, Any, true, Cluster, Exchanges, "a of invocation lane of the cluster";
@@ -286,8 +290,9 @@ ops! {
         Dot4 = "dot4" (OneT, Is(I8x4), Is(I32)) -> Is(I32), Bytes, false, None, Pure, "c + sum of a_i*b_i mod 2^32";
     }
     Matrix {
-        /// A product of matrices of bytes, 16x16 by 16x8, over a cluster of 32 invocations. Invocation 4g + t has of A rows g and
-        /// g+8, of B column g, k = 4t .. 4t+3 of each; of the sum rows g and g+8, columns 2t and 2t+1 of each.
+        /// A product of matrices of bytes, 16x16 by 16x8, over a cluster of 32 invocations. Invocation 4g + t
+        /// has of A rows g and g+8, of B column g, k = 4t .. 4t+3 of each; of the sum rows g and g+8, columns
+        /// 2t and 2t+1 of each.
         Mma16 = "mma16" (Many(I8x4, 2), Is(I8x4), Many(I32, 4)) -> Many(I32, 4), Any, false, None, Exchanges,
             "c + a b mod 2^32";
         /// The same, 16x32 by 32x8; behind the words of k = 4t .. are those of k = 16+4t ... .
@@ -313,8 +318,8 @@ pub const MATRIX_CLUSTER: u32 = 32;
 pub const CLUSTER_WIDTHS: [u32; 3] = [8, 16, 32];
 
 impl Row {
-    /// The result's type for operands of these types; `stated` is what the instruction says. An error says what was
-    /// expected.
+    /// The result's type for operands of these types; `stated` is what the instruction says. An error says
+    /// what was expected.
     pub fn check(&self, operands: &[Type], stated: Option<Type>) -> Result<Option<Type>, String> {
         if operands.len() != self.operands.len() {
             let (expected, found) = (self.operands.len(), operands.len());

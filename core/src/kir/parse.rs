@@ -19,8 +19,8 @@ pub struct ParseError {
     pub problem: String,
 }
 
-/// Reads one kernel. Values get the types that the operations give them; a value that is used before its line is refused.
-/// Whether the kernel is right beyond that is the verifier's business.
+/// Reads one kernel. Values get the types that the operations give them; a value that is used before its line
+/// is refused. Whether the kernel is right beyond that is the verifier's business.
 pub fn parse(text: &str) -> Result<Kernel, ParseError> {
     let lines = text.lines().enumerate().map(|(number, line)| Line {
         number: number + 1,

@@ -95,7 +95,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// An operation as text; names that do not exist are shown by number, so that wrong kernels can be printed.
+    /// An operation as text; names that do not exist are shown by number, so that wrong kernels can be
+    /// printed.
     pub fn inst_text(&self, inst: &Inst) -> String {
         let mut text = String::new();
         if let Some(result) = inst.result {
@@ -145,7 +146,8 @@ fn list(values: &[Value]) -> String {
     values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A constant: numbers in decimal, floats in the shortest form that gives the same bits, the rest in hexadecimal.
+/// A constant: numbers in decimal, floats in the shortest form that gives the same bits, the rest in
+/// hexadecimal.
 fn word_text(word: u32, scalar: Option<Scalar>) -> String {
     match scalar {
         Some(Scalar::Bool) if word < 2 => (word == 1).to_string(),

@@ -1,9 +1,10 @@
-//! Random kernels that verify and have one result: what a device, an emitter or the legaliser makes of them has to be what
-//! the interpreter makes.
+//! Random kernels that verify and have one result: what a device, an emitter or the legaliser makes of them
+//! has to be what the interpreter makes.
 //!
-//! [`random_kernel`] writes a kernel of operations from the table, branches, loops and exchanges; the same seed gives the same
-//! kernel and the same launch. Values that the table excludes do not occur: divisors are odd, shifts are below 32, floats are
-//! brought to ±[1, 2) before they are used, so that neither subnormals nor NaN arise, whose bits are nobody's promise.
+//! [`random_kernel`] writes a kernel of operations from the table, branches, loops and exchanges; the same
+//! seed gives the same kernel and the same launch. Values that the table excludes do not occur: divisors are
+//! odd, shifts are below 32, floats are brought to ±[1, 2) before they are used, so that neither subnormals
+//! nor NaN arise, whose bits are nobody's promise.
 
 use super::build::{Build, Mem, V, kernel};
 use super::interp::Launch;

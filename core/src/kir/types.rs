@@ -1,5 +1,6 @@
-//! Types of values. A lane of a value is one 32-bit word; a vector has two or four of them. Memory holds words too, so no
-//! device needs smaller or larger integers than 32 bits: packed bytes and halves are taken out of words by operations.
+//! Types of values. A lane of a value is one 32-bit word; a vector has two or four of them. Memory holds
+//! words too, so no device needs smaller or larger integers than 32 bits: packed bytes and halves are taken
+//! out of words by operations.
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,10 +3,11 @@
 use super::kernel::{Attr, Block, Inst, Kernel, Space, Stmt};
 use super::op::Op;
 
-/// For each value of a kernel whose values exist, whether all invocations of a workgroup that compute it get the same.
+/// For each value of a kernel whose values exist, whether all invocations of a workgroup that compute it get
+/// the same.
 ///
-/// Values that loops carry are taken as uniform until something shows that they are not, so the walk is repeated until
-/// nothing changes.
+/// Values that loops carry are taken as uniform until something shows that they are not, so the walk is
+/// repeated until nothing changes.
 pub fn uniform_values(kernel: &Kernel) -> Vec<bool> {
     let mut uniform = vec![true; kernel.types.len()];
     loop {

@@ -1,5 +1,5 @@
-//! Writes kernels in plain Rust that reads like the kernel. What runs on the device is spelled with [`Build`] or an operator
-//! on a [`V`]; plain `for` and `if` happen while the kernel is written.
+//! Writes kernels in plain Rust that reads like the kernel. What runs on the device is spelled with [`Build`]
+//! or an operator on a [`V`]; plain `for` and `if` happen while the kernel is written.
 //!
 //! ```
 //! use unisonic_core::kir::{Scalar, build::kernel, verify};
@@ -13,7 +13,8 @@
 //! assert!(verify(&scale).is_empty());
 //! ```
 //!
-//! Operations on values of wrong types are bugs of whoever writes the kernel and panic with the operation's text.
+//! Operations on values of wrong types are bugs of whoever writes the kernel and panic with the operation's
+//! text.
 //!
 //! Declarations, statements and blocks are here; `values.rs` has what is done with a value or a memory.
 
@@ -178,8 +179,8 @@ impl Build {
         self.op(Op::Dot4, Attr::None, &[a.value, b.value, sum.value])
     }
 
-    /// `sum + a b` over a cluster of 32 invocations: 16x16 by 16x8 where `a` has two words, 16x32 by 32x8 where it has four
-    /// ([`super::op::Op::Mma32`] says which element is where).
+    /// `sum + a b` over a cluster of 32 invocations: 16x16 by 16x8 where `a` has two words, 16x32 by 32x8
+    /// where it has four ([`super::op::Op::Mma32`] says which element is where).
     pub fn mma<'k>(&'k self, a: V<'k>, b: V<'k>, sum: V<'k>) -> V<'k> {
         let op = if a.ty().width == 2 { Op::Mma16 } else { Op::Mma32 };
         self.op(op, Attr::None, &[a.value, b.value, sum.value])
@@ -338,7 +339,8 @@ mod tests {
     use super::super::{parse, verify};
     use super::*;
 
-    /// Values are numbered as the reader of the text numbers them, so that a built kernel and its text are equal.
+    /// Values are numbered as the reader of the text numbers them, so that a built kernel and its text are
+    /// equal.
     #[test]
     fn a_built_kernel_is_what_its_text_says() {
         let built = kernel("all", 32, |k| {

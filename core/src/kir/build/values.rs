@@ -170,8 +170,8 @@ macro_rules! operators {
         }
         impl<'k> $trait<u32> for V<'k> {
             type Output = V<'k>;
-            /// With an integer constant of the same type; shifts take u32. The divisor of `/` and `%` is not 0. What changes
-            /// nothing is not written.
+            /// With an integer constant of the same type; shifts take u32. The divisor of `/` and `%` is not
+            /// 0. What changes nothing is not written.
             fn $method(self, $other: u32) -> V<'k> {
                 let $self = self;
                 if is_neutral(stringify!($method), $other, self.ty().scalar) {

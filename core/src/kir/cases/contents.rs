@@ -1,4 +1,5 @@
-//! What buffers of cases hold: edge values in every combination, then random ones; never what an operation excludes.
+//! What buffers of cases hold: edge values in every combination, then random ones; never what an operation
+//! excludes.
 
 use super::super::Scalar;
 use super::super::op::Op;
@@ -102,7 +103,8 @@ impl Contents {
         }
     }
 
-    /// Constants that stand for an operand. No float is 0: a driver that does not keep the signs of zeros may take `x + 0` for x.
+    /// Constants that stand for an operand. No float is 0: a driver that does not keep the signs of zeros may
+    /// take `x + 0` for x.
     pub fn constants(self) -> Vec<u32> {
         let is_zero = |word: u32| self == Contents::Floats && word << 1 == 0;
         self.edges().into_iter().filter(|&word| !is_zero(word)).collect()
@@ -130,8 +132,8 @@ impl Contents {
     }
 }
 
-/// Bytes of buffers of so many words: the edge values of each meet those of the others, as far as half of a buffer goes;
-/// then come random ones, the same in every run.
+/// Bytes of buffers of so many words: the edge values of each meet those of the others, as far as half of a
+/// buffer goes; then come random ones, the same in every run.
 pub fn fill(buffers: &[(Contents, u32)], floats: Floats) -> Vec<Vec<u8>> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = move || {

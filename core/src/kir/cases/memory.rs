@@ -61,7 +61,8 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// To every kind of memory, what differs and what is known, at an index that differs and at one that is known.
+    /// To every kind of memory, what differs and what is known, at an index that differs and at one that is
+    /// known.
     fn stores(&self, ty: Type) {
         let (elem, width) = (ty.scalar, u32::from(ty.width));
         let known = self.k.constant(ty, Contents::of(elem).constants()[3]);

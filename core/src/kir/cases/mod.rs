@@ -1,10 +1,10 @@
-//! Small kernels of every operation, made from the table: what a device, an emitter or the legaliser makes of one has to be
-//! what the interpreter makes.
+//! Small kernels of every operation, made from the table: what a device, an emitter or the legaliser makes of
+//! one has to be what the interpreter makes.
 //!
-//! [`all`] has for each operation, each type of its operands and each size of workgroup that matters to it some kernels.
-//! Invocation i loads the operands at i and applies the operation with each attribute, with each choice of operands
-//! replaced by constants; every result is stored. What touches memory or waits is in `memory.rs`, what buffers hold
-//! in `contents.rs`.
+//! [`all`] has for each operation, each type of its operands and each size of workgroup that matters to it
+//! some kernels. Invocation i loads the operands at i and applies the operation with each attribute, with
+//! each choice of operands replaced by constants; every result is stored. What touches memory or waits is in
+//! `memory.rs`, what buffers hold in `contents.rs`.
 
 mod contents;
 mod memory;
@@ -105,7 +105,8 @@ fn signatures(op: Op) -> Vec<(Vec<Type>, Type)> {
     found
 }
 
-/// Workgroups that matter to an operation: exchanges have to know which lanes of a subgroup exist, whatever the type.
+/// Workgroups that matter to an operation: exchanges have to know which lanes of a subgroup exist, whatever
+/// the type.
 fn workgroups(op: Op, result: Type) -> &'static [u32] {
     let is_exchange = op.row().family == Family::Lanes && result == Scalar::U32.into();
     if is_exchange { &[8, 32, 48, WORKGROUP] } else { &[WORKGROUP] }

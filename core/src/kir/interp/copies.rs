@@ -42,7 +42,8 @@ impl Copies {
         groups.push(Vec::new());
     }
 
-    /// Takes what has arrived when all but the last `groups` closed groups have. Copies of the open group have not.
+    /// Takes what has arrived when all but the last `groups` closed groups have. Copies of the open group
+    /// have not.
     pub fn arrived(&mut self, lane: usize, groups: u32) -> Vec<Copy> {
         let of_lane = &mut self.of_lane[lane];
         let closed = of_lane.len().saturating_sub(1);

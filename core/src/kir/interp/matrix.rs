@@ -1,7 +1,9 @@
-//! Products of matrices whose elements are spread over a cluster of 32 invocations, as PTX `mma.sync` spreads them.
+//! Products of matrices whose elements are spread over a cluster of 32 invocations, as PTX `mma.sync` spreads
+//! them.
 //!
 //! Invocation `4g + t` of the cluster (g 0-7, t 0-3) holds
-//! - of A, a word of four bytes k = 4t .. 4t+3 each: row g, row g+8; with 32 columns then both again for k = 16+4t ..;
+//! - of A, a word of four bytes k = 4t .. 4t+3 each: row g, row g+8; with 32 columns then both again for k =
+//!   16+4t ..;
 //! - of B, column g: k = 4t .. 4t+3; with 32 rows then k = 16+4t ..;
 //! - of the sum: (row g, column 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
 

@@ -1,8 +1,9 @@
 //! Memory: bounds, what was never written, and races.
 //!
-//! Each element remembers who wrote and who read it last, and in which epoch: a barrier begins a new one for its workgroup.
-//! Two invocations that touch an element in the same epoch, at least one of them writing, race; so do workgroups, which no
-//! barrier orders. An element that is being copied to may be touched by nobody.
+//! Each element remembers who wrote and who read it last, and in which epoch: a barrier begins a new one for
+//! its workgroup. Two invocations that touch an element in the same epoch, at least one of them writing,
+//! race; so do workgroups, which no barrier orders. An element that is being copied to may be touched by
+//! nobody.
 
 use super::super::kernel::{Attr, Inst, Kernel, ObjectId, Space};
 use super::super::op::Op;

@@ -1,9 +1,9 @@
 //! Runs kernels on the host, a workgroup in lockstep: every statement for all invocations, then the next.
 //!
-//! It reports what a GPU would do silently: elements out of bounds, shared memory that was not written, two invocations
-//! that touch an element without a barrier between them, divisors of 0, kernels that do not end. Start reading at [`run`];
-//! the families of the table have files of their names: `alu.rs`, `shape.rs`, `mem.rs` (with `copies.rs` for copies under
-//! way), `lanes.rs`, `dot.rs`, `matrix.rs`.
+//! It reports what a GPU would do silently: elements out of bounds, shared memory that was not written, two
+//! invocations that touch an element without a barrier between them, divisors of 0, kernels that do not end.
+//! Start reading at [`run`]; the families of the table have files of their names: `alu.rs`, `shape.rs`,
+//! `mem.rs` (with `copies.rs` for copies under way), `lanes.rs`, `dot.rs`, `matrix.rs`.
 
 mod active;
 mod alu;
@@ -84,7 +84,8 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Runs a block for the invocations that are in `active`. What others have in registers afterwards has no meaning.
+    /// Runs a block for the invocations that are in `active`. What others have in registers afterwards has no
+    /// meaning.
     fn block(&mut self, block: &Block, active: &Active) -> Result<(), Trap> {
         for stmt in &block.stmts {
             match stmt {

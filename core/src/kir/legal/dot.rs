@@ -15,8 +15,8 @@ impl<'k> Writer<'k, '_> {
         if self.caps.dot4 { self.k.dot4(a, b, sum) } else { self.dot4(a, b, sum) }
     }
 
-    /// binary16 to binary32: the exponent grows by 112; a subnormal is its fraction times 2^-24; infinities and NaN keep the
-    /// highest exponent.
+    /// binary16 to binary32: the exponent grows by 112; a subnormal is its fraction times 2^-24; infinities
+    /// and NaN keep the highest exponent.
     pub(super) fn half(&self, word: V<'k>, index: u32) -> V<'k> {
         let k = self.k;
         let half = (word >> (16 * index)) & 0xFFFF;

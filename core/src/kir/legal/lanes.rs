@@ -61,8 +61,8 @@ impl<'k> Writer<'k, '_> {
         self.stage.unwrap_or_else(|| unreachable!("staged words were counted before"))
     }
 
-    /// `shuffle_xor` or `broadcast`: everybody writes, and after a barrier reads from the other; the second barrier lets the
-    /// memory be used again.
+    /// `shuffle_xor` or `broadcast`: everybody writes, and after a barrier reads from the other; the second
+    /// barrier lets the memory be used again.
     pub(super) fn exchange(&self, op: Op, x: V<'k>, width: u32, lane: u32) -> V<'k> {
         let (k, stage, id) = (self.k, self.stage(), self.k.local_id());
         let parts = parts(x);

@@ -1,4 +1,5 @@
-//! Products of matrices: smaller ones by larger ones, or by dot products of what others have staged in shared memory.
+//! Products of matrices: smaller ones by larger ones, or by dot products of what others have staged in shared
+//! memory.
 
 use super::super::build::V;
 use super::super::types::Scalar;

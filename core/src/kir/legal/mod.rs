@@ -1,11 +1,12 @@
-//! Rewrites a kernel for a device that lacks some operations: what it has stays, what it lacks becomes what it has, with the
-//! same results.
+//! Rewrites a kernel for a device that lacks some operations: what it has stays, what it lacks becomes what
+//! it has, with the same results.
 //!
-//! [`Caps`] says what a device has; [`legalize`] walks a kernel and writes it anew. The files are named for what may be
-//! lacking: `lanes.rs` (exchanges across subgroups), `matrix.rs`, `dot.rs` (packed bytes and halves), `mem.rs` (vectors, copies).
+//! [`Caps`] says what a device has; [`legalize`] walks a kernel and writes it anew. The files are named for
+//! what may be lacking: `lanes.rs` (exchanges across subgroups), `matrix.rs`, `dot.rs` (packed bytes and
+//! halves), `mem.rs` (vectors, copies).
 //!
-//! Nothing here is for devices without 64-bit, 16-bit or 8-bit integers or with few push constants: kernels have only words,
-//! and reach memory by objects ([`super::abi`]).
+//! Nothing here is for devices without 64-bit, 16-bit or 8-bit integers or with few push constants: kernels
+//! have only words, and reach memory by objects ([`super::abi`]).
 
 mod dot;
 mod lanes;
@@ -22,8 +23,8 @@ use super::types::{Scalar, Type};
 /// What a device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
-    /// Invocations that exchange values without memory: a power of two, 1 if there is no such thing. Invocation i of a
-    /// workgroup is lane i mod this of its subgroup.
+    /// Invocations that exchange values without memory: a power of two, 1 if there is no such thing.
+    /// Invocation i of a workgroup is lane i mod this of its subgroup.
     pub subgroup: u32,
     /// [`Op::Dot4`].
     pub dot4: bool,
@@ -76,7 +77,8 @@ impl Caps {
 
 /// The same kernel, of operations that the device has. A kernel that has nothing else comes back as it is.
 ///
-/// What is staged adds to the kernel's shared memory: the result may have more than a device has, or than the verifier takes.
+/// What is staged adds to the kernel's shared memory: the result may have more than a device has, or than the
+/// verifier takes.
 ///
 /// # Panics
 /// If the kernel does not verify.

@@ -1,7 +1,8 @@
-//! What must hold of a kernel before it is run, legalised or emitted. All faults are collected, each with the statement as
-//! text; [`Rule`] lists them.
+//! What must hold of a kernel before it is run, legalised or emitted. All faults are collected, each with the
+//! statement as text; [`Rule`] lists them.
 //!
-//! [`verify()`] is the way in; declarations are checked here, blocks in `blocks.rs`, operations in `insts.rs`.
+//! [`verify()`] is the way in; declarations are checked here, blocks in `blocks.rs`, operations in
+//! `insts.rs`.
 
 mod blocks;
 mod insts;
@@ -16,8 +17,8 @@ use super::uniform::uniform_values;
 
 /// Largest workgroup.
 pub const MAX_WORKGROUP: u32 = 1024;
-/// Largest shared memory of a workgroup, in bytes: what NVIDIA's GPUs have from sm_86 on. Where there is less, kernels run that
-/// fit.
+/// Largest shared memory of a workgroup, in bytes: what NVIDIA's GPUs have from sm_86 on. Where there is
+/// less, kernels run that fit.
 pub const MAX_SHARED_LEN_BYTES: u64 = 99 * 1024;
 /// Length of an element of any type.
 pub const WORD_LEN_BYTES: u64 = 4;
@@ -39,7 +40,8 @@ pub enum Rule {
     RecordLen,
     /// Blocks are nested at most [`MAX_DEPTH`] deep.
     Depth,
-    /// Values are numbered in the order of their definitions, and each is defined: the text form says no more.
+    /// Values are numbered in the order of their definitions, and each is defined: the text form says no
+    /// more.
     Numbering,
     /// A value is defined once, before its uses, in the block of the use or one around it.
     Scope,
@@ -53,7 +55,8 @@ pub enum Rule {
     Yield,
     /// The step of a loop is not 0.
     Step,
-    /// Operations that wait for or exchange with other invocations are reached by all of the workgroup together.
+    /// Operations that wait for or exchange with other invocations are reached by all of the workgroup
+    /// together.
     Uniform,
     /// Clusters fill the workgroup.
     Cluster,
