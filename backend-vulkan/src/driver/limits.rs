@@ -69,7 +69,7 @@ impl Limits {
         let limits = [
             ("maxBufferSize", self.buffer_len_bytes),
             ("maxMemoryAllocationSize", self.allocation_len_bytes),
-            ("its memory", self.heap_len_bytes),
+            ("memory", self.heap_len_bytes),
         ];
         limits.into_iter().filter(|limit| len_bytes > limit.1).min_by_key(|limit| limit.1)
     }

@@ -172,7 +172,7 @@ impl Raw {
         let padded = len_bytes.max(1).checked_next_multiple_of(ALIGN_BYTES).unwrap_or(u64::MAX);
         if let Some((limit, most)) = device.features.limits.broken_by(padded) {
             return Err(MachineError::OutOfMemory {
-                what: format!("{what}, in one buffer, and this device takes {most} ({limit})"),
+                what: format!("{what} in one buffer (this device's {limit} is {most})"),
                 needed_bytes: padded,
                 free_bytes: None,
             });
