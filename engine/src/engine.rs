@@ -1,16 +1,23 @@
 //! A model loaded on a device, and the sequences that run on it.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use unisonic_core::format::{Metadata, TensorInfo};
-use unisonic_core::plan::{Device, DeviceInfo, Limits, PAGE_TOKENS, Plan, Program, Progress, WeightSource};
+use unisonic_core::plan::{
+    Device, DeviceInfo, Limits, PAGE_TOKENS, Plan, Program, Progress, Weight, WeightSource,
+};
 use unisonic_planner::PlanOptions;
 
+use crate::draft::StepCosts;
 use crate::kv::{CacheKey, KvCache, PageTable, PageUse, locked};
 use crate::{EngineError, Session};
 
 /// Longest context that is set up unless one is asked for: KV memory grows with it.
 const DEFAULT_CONTEXT_LEN: u32 = 8192;
+
+/// Tells the time, from any start; what is measured with it changes the speed of things and no result.
+pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// How to load a model. None of these can change a bit of any result.
 #[derive(Clone)]
@@ -28,6 +35,8 @@ pub struct EngineOptions<'a> {
     pub chunk_rows: u32,
     /// Most rows of a batch whose logits are kept: memory is this times the vocabulary.
     pub max_outputs: u32,
+    /// Measures steps, for speculation to know what they cost; `None`: it goes by expectations.
+    pub clock: Option<Clock>,
     /// Switches of the planner.
     pub plan: PlanOptions<'a>,
 }
@@ -41,6 +50,7 @@ impl Default for EngineOptions<'_> {
             weights_digest: Vec::new(),
             chunk_rows: 64,
             max_outputs: 16,
+            clock: None,
             plan: PlanOptions::default(),
         }
     }
@@ -56,6 +66,8 @@ pub struct Engine {
     chunk_rows: u32,
     max_outputs: u32,
     pub(crate) rows_run: u64,
+    pub(crate) clock: Option<Clock>,
+    pub(crate) costs: StepCosts,
 }
 
 impl Engine {
@@ -85,13 +97,24 @@ impl Engine {
         let max_outputs = options.max_outputs.min(chunk_rows);
         let limits = Limits { kv_pages, max_rows: chunk_rows, max_outputs };
         let program = device.load(Arc::new(plan), weights, limits, progress)?;
+        let weights_bytes = program.plan().weights.iter().map(Weight::len_bytes).sum();
         let cache = Arc::new(Mutex::new(KvCache::new(kv_pages)));
         let key = CacheKey {
             weights: options.weights_digest.clone(),
             profile: program.device().profile.clone(),
             ..CacheKey::default()
         };
-        Ok(Self { program, cache, key, context_len, chunk_rows, max_outputs, rows_run: 0 })
+        Ok(Self {
+            program,
+            cache,
+            key,
+            context_len,
+            chunk_rows,
+            max_outputs,
+            rows_run: 0,
+            clock: options.clock.clone(),
+            costs: StepCosts::expected(weights_bytes),
+        })
     }
 
     /// The plan that runs.
@@ -122,6 +145,16 @@ impl Engine {
     /// Rows that were run since the model was loaded.
     pub fn rows_run(&self) -> u64 {
         self.rows_run
+    }
+
+    /// What steps take.
+    pub fn costs(&self) -> &StepCosts {
+        &self.costs
+    }
+
+    /// Replaces what was measured.
+    pub fn set_costs(&mut self, costs: StepCosts) {
+        self.costs = costs;
     }
 
     /// An empty sequence, for this engine alone; nothing of it is kept when it is dropped.

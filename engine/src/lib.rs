@@ -2,7 +2,8 @@
 //!
 //! - [`Engine`]: a model loaded on a device; [`Session`]: one sequence of tokens with its KV pages.
 //! - [`kv`]: pages of keys and values, and the prefix tree by which new sequences reuse those of earlier ones.
-//! - [`generate`](generate()): greedy continuation of a prompt; [`score`]: teacher-forced log-probabilities.
+//! - [`generate`](generate()): continuation of a prompt; [`score`]: teacher-forced log-probabilities.
+//! - [`draft`]: speculation, tokens that are guessed and then checked in one step.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //!
 //! The engine sees a device only through `core::plan::Device`, and nothing here can change a bit of the result: how
@@ -11,6 +12,7 @@
 //! Start reading at [`Engine::extend`].
 
 pub mod chat;
+pub mod draft;
 mod engine;
 mod error;
 mod generate;
@@ -20,8 +22,8 @@ mod session;
 mod step;
 pub mod tokenizer;
 
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Clock, Engine, EngineOptions};
 pub use error::EngineError;
-pub use generate::{Completion, GenerateOptions, Stop, generate};
+pub use generate::{Completion, GenerateOptions, Greedy, Sample, Stop, generate};
 pub use score::{Score, score};
 pub use session::Session;

@@ -127,7 +127,14 @@ impl Engine {
         parts.iter_mut().for_each(|part| part.session.pages.publish(&part.session.tokens));
         let rows = Rows::of(parts);
         let page_tables: Vec<&[u32]> = parts.iter().map(|part| part.session.pages.pages()).collect();
+        let started = self.clock.as_ref().map(|clock| clock());
         let flags = self.program.run(&rows.batch(&page_tables))?;
+        // Steps of prompts are of another kind: what rows without outputs take says little about decoding.
+        if let (Some(clock), Some(started)) = (&self.clock, started)
+            && rows.outputs.len() == rows.tokens.len()
+        {
+            self.costs.record(rows.tokens.len(), clock().saturating_sub(started).as_secs_f64());
+        }
         self.rows_run += rows.tokens.len() as u64;
         for (index, part) in parts.iter_mut().enumerate() {
             let range = rows.parts[index].clone();

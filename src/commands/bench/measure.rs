@@ -71,7 +71,7 @@ pub fn continuation(engine: &mut Engine, done: &dyn Fn()) -> Result<Continuation
     let options = GenerateOptions { max_tokens: Some(DIGEST_TOKENS), ..GenerateOptions::default() };
     let mut logits_digest = LogitsDigest::default();
     let mut session = engine.session();
-    let completion = generate(engine, &mut session, &prompt, &options, &|_| false, &mut |_, logits| {
+    let completion = generate(engine, &mut session, &prompt, options, &|_| false, &mut |_, logits| {
         logits_digest.update(logits);
         done();
         ControlFlow::Continue(())

@@ -1,0 +1,128 @@
+//! A device whose arithmetic is a hash: what it says of a row depends on every slot that the row may see and on nothing
+//! else, so that a wrong page, slot or token shows, and a thousand sequences take no time.
+
+use std::sync::Arc;
+
+use unisonic_core::plan::{
+    Batch, Device, DeviceError, DeviceInfo, Limits, PAGE_TOKENS, Plan, Program, Progress, RangeFlag,
+    WeightSource,
+};
+
+const SLOTS: usize = PAGE_TOKENS as usize;
+/// Tokens that it likes to say.
+const SAID: u32 = 6;
+
+/// The device.
+#[derive(Clone, Copy, Debug)]
+pub struct Toy {
+    /// Whether it copies pages.
+    pub copies: bool,
+    /// Rows of this token leave the range of its arithmetic.
+    pub out_of_range: Option<u32>,
+}
+
+impl Toy {
+    pub const NEW: Self = Self { copies: true, out_of_range: None };
+}
+
+struct Loaded {
+    toy: Toy,
+    plan: Arc<Plan>,
+    info: DeviceInfo,
+    limits: Limits,
+    pages: Vec<[u64; SLOTS]>,
+    logits: Vec<Vec<f32>>,
+}
+
+impl Device for Toy {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { id: "toy".into(), name: "hash".into(), profile: "toy".into(), threads: None }
+    }
+
+    fn load(
+        &self,
+        plan: Arc<Plan>,
+        _weights: &dyn WeightSource,
+        limits: Limits,
+        _progress: &Progress<'_>,
+    ) -> Result<Box<dyn Program>, DeviceError> {
+        // What nobody wrote is noticed.
+        let pages = vec![[u64::MAX; SLOTS]; limits.kv_pages as usize];
+        Ok(Box::new(Loaded { toy: *self, plan, info: self.info(), limits, pages, logits: Vec::new() }))
+    }
+}
+
+fn mix(hash: u64, value: u64) -> u64 {
+    let mixed = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 29)
+}
+
+impl Loaded {
+    /// Mostly the tokens follow from the last two, so that guessing works; now and then from all. The last bits of each
+    /// logit follow from all.
+    fn logits_of(&self, slots: &[u64]) -> Vec<f32> {
+        let all = slots.iter().fold(1, |hash, &slot| mix(hash, slot));
+        let last = slots.iter().rev().take(2).fold(2, |hash, &slot| mix(hash, slot & 0xffff_ffff));
+        let chosen = if all.is_multiple_of(13) { all / 13 } else { last } % u64::from(SAID);
+        let logit = |id: u64| {
+            let likely = if id == chosen {
+                4.0
+            } else if id < u64::from(SAID) {
+                2.0
+            } else {
+                0.0
+            };
+            likely + (mix(all, id) >> 44) as f32 / f32::from(u16::MAX) / 16.0
+        };
+        (0..u64::from(self.plan.vocab_len)).map(logit).collect()
+    }
+}
+
+impl Program for Loaded {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError> {
+        batch.check(self.plan.vocab_len, self.limits)?;
+        let place = |row: usize, position: usize| {
+            let pages = batch.page_tables[batch.sequences[row] as usize];
+            (pages[position / SLOTS] as usize, position % SLOTS)
+        };
+        for row in 0..batch.rows() {
+            let (page, slot) = place(row, batch.positions[row] as usize);
+            self.pages[page][slot] =
+                (u64::from(batch.positions[row]) + 1) << 32 | u64::from(batch.tokens[row]);
+        }
+        let slots = |row: usize| -> Vec<u64> {
+            let places = (0..=batch.positions[row] as usize).map(|position| place(row, position));
+            places.map(|(page, slot)| self.pages[page][slot]).collect()
+        };
+        let logits = batch.outputs.iter().map(|&row| self.logits_of(&slots(row as usize))).collect();
+        let flagged = |row: usize| {
+            let bad = slots(row).iter().any(|&slot| Some(slot as u32) == self.toy.out_of_range);
+            bad.then_some(RangeFlag { row: row as u32, step: 0 })
+        };
+        let flags = match self.toy.out_of_range {
+            Some(_) => (0..batch.rows()).filter_map(flagged).collect(),
+            None => Vec::new(),
+        };
+        self.logits = logits;
+        Ok(flags)
+    }
+
+    fn logits(&self, output: usize) -> &[f32] {
+        &self.logits[output]
+    }
+
+    fn copy_page(&mut self, from: u32, to: u32) -> Result<bool, DeviceError> {
+        if self.toy.copies {
+            self.pages[to as usize] = self.pages[from as usize];
+        }
+        Ok(self.toy.copies)
+    }
+}
