@@ -4,6 +4,7 @@
 //! - [`kv`]: pages of keys and values, and the prefix tree by which new sequences reuse those of earlier ones.
 //! - [`generate`](generate()): continuation of a prompt; [`score`]: teacher-forced log-probabilities.
 //! - [`draft`]: speculation, tokens that are guessed and then checked in one step.
+//! - [`schedule`]: many requests on one engine.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //!
 //! The engine sees a device only through `core::plan::Device`, and nothing here can change a bit of the result: how
@@ -17,6 +18,7 @@ mod engine;
 mod error;
 mod generate;
 pub mod kv;
+pub mod schedule;
 mod score;
 mod session;
 mod step;

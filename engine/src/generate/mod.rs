@@ -12,7 +12,7 @@ use crate::draft::{DraftStats, Drafter, Load};
 use crate::step::Part;
 use crate::{Engine, EngineError, Session};
 
-pub(crate) use generation::{Budget, Generation};
+pub(crate) use generation::{Budget, Generation, Turn};
 pub use sample::{Greedy, Sample};
 
 /// Limits of a generation, and how its tokens come about.

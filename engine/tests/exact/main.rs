@@ -13,6 +13,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
+mod product;
 mod reuse;
+mod schedules;
 mod speculation;
 mod toy;
