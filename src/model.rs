@@ -66,6 +66,7 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) 
             stop_after: args.stop_after.clone(),
             dump: args.dump_ir.is_some().then_some(&dump as &Dump<'_>),
         },
+        ..EngineOptions::default()
     };
     let bar = bytes_bar("loading", 0);
     let loaded = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {

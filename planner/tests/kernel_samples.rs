@@ -38,6 +38,7 @@ families! {
     add,
     soft_cap,
     select_rows,
+    found_flags,
     argmax_parts,
     argmax_join,
     head_norm,

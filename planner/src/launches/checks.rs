@@ -9,6 +9,8 @@ use unisonic_core::plan::Rows;
 
 /// Words of a row that one cluster looks through.
 const SEGMENT_LEN: u32 = 512;
+/// Words of a segment in the table.
+pub const SEGMENT_WORDS: usize = 4;
 
 /// The flags of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,18 +51,18 @@ impl Checks {
         Some(Place { offset_bytes, len_bytes, ..flags })
     }
 
-    /// Its segments: the step, the first word of row 0, words from row to row, words.
-    fn segments(&self) -> impl Iterator<Item = (&StepFlags, [u32; 3])> {
+    /// Its segments: the step, the first word of row 0, words from row to row, words, whether only output rows have it.
+    fn segments(&self) -> impl Iterator<Item = (&StepFlags, [u32; SEGMENT_WORDS])> {
         self.steps.iter().flat_map(|flags| {
             let starts = (0..flags.words_a_row).step_by(SEGMENT_LEN as usize);
             starts.map(move |start| {
                 let len = SEGMENT_LEN.min(flags.words_a_row - start);
-                (flags, [flags.first + start, flags.words_a_row, len])
+                (flags, [flags.first + start, flags.words_a_row, len, u32::from(flags.rows == Rows::Outputs)])
             })
         })
     }
 
-    /// The table that the kernel reads: the three words of each segment.
+    /// The table that the kernel reads: the words of each segment.
     pub fn table(&self) -> Vec<u32> {
         self.segments().flat_map(|(_, words)| words).collect()
     }
@@ -80,7 +82,7 @@ mod tests {
         let mut checks = Checks::default();
         checks.add(2, Rows::All, 3, 5).expect("room");
         checks.add(4, Rows::Outputs, 2, 1100).expect("room");
-        assert_eq!(checks.table(), [0, 5, 5, 64, 1100, 512, 576, 1100, 512, 1088, 1100, 76]);
+        assert_eq!(checks.table(), [0, 5, 5, 0, 64, 1100, 512, 1, 576, 1100, 512, 1, 1088, 1100, 76, 1]);
         let steps: Vec<u32> = checks.checked().iter().map(|checked| checked.step).collect();
         assert_eq!((steps, checks.len), (vec![2, 4, 4, 4], 64 + 2240));
         assert_eq!(checks.add(5, Rows::All, u32::MAX, 2), None);

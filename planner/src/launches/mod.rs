@@ -25,7 +25,7 @@ use crate::kernels::of_plan::{PREFILL_ROWS, PlanTemplates, Template, plan_templa
 use crate::kernels::{Grid, GridKernel, KvLayout, found_flags};
 use arena::{Arena, Part, Region, States, regions};
 use bind::Bind;
-use checks::Checks;
+use checks::{Checks, SEGMENT_WORDS};
 use images::Images;
 
 /// Lowers plans with the templates of [`crate::kernels`].
@@ -77,7 +77,7 @@ impl LoweredPlan {
         let checks = checks(&plan, largest, &hardware)?;
         arena.add(Part::Flags, 4 * u64::from(checks.len));
         let table = checks.table();
-        arena.add(Part::Found, 4 * (table.len() as u64 / 3) * u64::from(largest.rows));
+        arena.add(Part::Found, 4 * (table.len() / SEGMENT_WORDS) as u64 * u64::from(largest.rows));
         images.add(Image::Words(table));
         let segments = images.list.len() as u32 - 1;
         let page_len_bytes = |layer: &KvLayer| {
@@ -128,7 +128,7 @@ impl LoweredPlan {
     /// The kernel that looks through the flags and its launch, as kernel number `number`.
     fn found(&self, shape: Shape, number: u32) -> Option<(Kernel, Launch)> {
         let table = Bind::image(self, self.segments)?;
-        let segments = (table.len_bytes / 12) as u32;
+        let segments = (table.len_bytes / (4 * SEGMENT_WORDS as u64)) as u32;
         let found = self.arena.place(Part::Found)?;
         let found = Place { len_bytes: 4 * u64::from(segments) * u64::from(shape.rows), ..found };
         let GridKernel { kernel, grid, .. } = found_flags(segments, shape.rows);
@@ -136,7 +136,7 @@ impl LoweredPlan {
             step: self.plan.steps.len().saturating_sub(1) as u32,
             kernel: number,
             places: vec![self.arena.place(Part::Flags)?, table, found],
-            params: vec![segments, shape.rows],
+            params: vec![segments, shape.rows, shape.outputs],
             workgroups: workgroups(grid, Rows::All, shape)?,
         };
         Some((legalize(&kernel, &self.hardware.caps), launch))
