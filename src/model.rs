@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use unisonic_core::format::GgufFile;
 use unisonic_devices::OpenOptions;
 use unisonic_engine::tokenizer::Tokenizer;
-use unisonic_engine::{Engine, EngineOptions};
+use unisonic_engine::{Clock, Engine, EngineOptions};
 use unisonic_planner::PlanOptions;
 use unisonic_planner::passes::Dump;
 
@@ -61,6 +63,7 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) 
         sequences: capacity.sequences,
         chunk_rows: args.chunk_rows(),
         max_outputs: capacity.max_outputs,
+        clock: Some(clock()),
         plan: PlanOptions {
             passes_off: args.passes_off.clone(),
             stop_after: args.stop_after.clone(),
@@ -87,6 +90,12 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) 
     }
     tracing::info!(device = engine.device().name, profile, context_len = engine.context_len(), "loaded");
     Ok(engine)
+}
+
+/// By which the engine learns what its steps cost.
+fn clock() -> Clock {
+    let start = Instant::now();
+    Arc::new(move || start.elapsed())
 }
 
 /// What the tensors of a file are.

@@ -21,7 +21,8 @@ fn a_prompt_can_be_cancelled_between_its_chunks() {
         asked.set(asked.get() + 1);
         asked.get() == 2
     };
-    let options = GenerateOptions { max_tokens: Some(1), cancelled: Some(&second_time), ..GenerateOptions::default() };
+    let options =
+        GenerateOptions { max_tokens: Some(1), cancelled: Some(&second_time), ..GenerateOptions::default() };
     let mut chosen = 0;
     let completion = generate(&mut engine, &mut session, &prompt, options, &|_| false, &mut |_, _| {
         chosen += 1;

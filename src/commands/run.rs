@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use unisonic_core::format::GgufFile;
 use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
+use unisonic_engine::draft::Drafter;
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
 
@@ -16,7 +17,8 @@ use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::digest::LogitsDigest;
 use crate::model::Capacity;
 use crate::output::{say, spinner, write_json, write_stdout};
-use crate::{interrupt, model, text};
+use crate::speculation::SpeculationArgs;
+use crate::{interrupt, model, speculation, text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,6 +47,8 @@ pub struct RunArgs {
     /// Adds logits_sha256 to the JSON: a digest of the bits of every step's logits (f32, little-endian)
     #[arg(long, requires = "json")]
     logits_digest: bool,
+    #[command(flatten)]
+    speculation: SpeculationArgs,
     #[command(flatten)]
     load: LoadArgs,
 }
@@ -90,10 +94,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let tokenizer = model::tokenizer(&file, path)?;
     let prompt = prompt_ids(&args.prompt, &file, &tokenizer)?;
     tracing::debug!(?prompt, "prompt ids");
-    let capacity = Capacity { context_len: args.load.context, sequences: 1, max_outputs: 1 };
+    let capacity = Capacity {
+        context_len: args.load.context,
+        sequences: 1,
+        max_outputs: args.speculation.max_outputs(),
+    };
     let mut engine = model::load(&file, path, &args.load, &capacity)?;
+    let drafter = args.speculation.drafter(&file, &args.load, &engine)?;
 
-    let answer = answer(&mut engine, &tokenizer, &prompt, args)?;
+    let answer = answer(&mut engine, drafter, &tokenizer, &prompt, args)?;
     if args.json {
         let mut line = serde_json::json!({
             "model": path.to_string_lossy(),
@@ -106,6 +115,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         });
         if let Some(digest) = answer.logits_sha256 {
             line["logits_sha256"] = digest.into();
+        }
+        // Not by default: it depends on the machine's speed, and the rest of the line on the input alone.
+        if args.speculation.is_given() {
+            line["speculation"] = speculation::json(answer.completion.drafts);
         }
         write_json(&line)?;
     } else if !answer.text.ends_with('\n') {
@@ -130,6 +143,7 @@ struct Answer {
 /// Generates, streaming the text unless the result is JSON.
 fn answer(
     engine: &mut Engine,
+    mut drafter: Option<Box<dyn Drafter>>,
     tokenizer: &Tokenizer,
     prompt: &[u32],
     args: &RunArgs,
@@ -148,12 +162,17 @@ fn answer(
         if args.json || piece.is_empty() { Ok(()) } else { write_stdout(piece) }
     };
 
-    let options = GenerateOptions { max_tokens: args.max_tokens, cancelled: Some(&interrupt::requested) };
+    let options = GenerateOptions {
+        max_tokens: args.max_tokens,
+        cancelled: Some(&interrupt::requested),
+        drafter: drafter.as_deref_mut().map(|drafter| drafter as _),
+        ..GenerateOptions::default()
+    };
     let completion = generate(
         engine,
         &mut session,
         prompt,
-        &options,
+        options,
         &|token| tokenizer.is_stop(token),
         &mut |token, logits| {
             if first_token.is_none() {
@@ -238,9 +257,10 @@ fn report(completion: &Completion, prompt_tokens: usize, prompt_time: Duration, 
     // Without a token nothing was run.
     let read = if generated > 0 { prompt_tokens } else { 0 };
     say(format_args!(
-        "[prompt: {prompt_tokens} tokens{}; generated: {generated} tokens{}; stop: {}]",
+        "[prompt: {prompt_tokens} tokens{}; generated: {generated} tokens{}{}; stop: {}]",
         rate(read, prompt_time),
         rate(decoded, decode_time),
+        speculation::phrase(completion.drafts),
         completion.stop.as_str()
     ));
 }

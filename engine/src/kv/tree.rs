@@ -89,6 +89,7 @@ impl PrefixTree {
     }
 
     /// Number of nodes, each with a page.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.nodes.len() - self.vacant.len()
     }

@@ -43,7 +43,7 @@ fn pairwise() -> Vec<Case> {
     while !open.is_empty() {
         let gain = |case: &&Case| pairs(case).iter().filter(|pair| open.contains(pair)).count();
         let best = *all.iter().max_by_key(gain).unwrap();
-        pairs(&best).iter().for_each(|pair| drop(open.remove(pair)));
+        open.retain(|pair| !pairs(&best).contains(pair));
         cases.push(best);
     }
     cases
