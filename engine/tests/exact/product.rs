@@ -23,9 +23,9 @@ type Case = [usize; 5];
 /// Cases such that each pair of choices of two kinds occurs: each case takes the choices that bring most new pairs.
 fn pairwise() -> Vec<Case> {
     let mut open: BTreeSet<(usize, usize, usize, usize)> = BTreeSet::new();
-    for a in 0..5 {
-        for b in a + 1..5 {
-            open.extend((0..CHOICES[a]).flat_map(|x| (0..CHOICES[b]).map(move |y| (a, x, b, y))));
+    for (a, &choices_a) in CHOICES.iter().enumerate() {
+        for (b, &choices_b) in CHOICES.iter().enumerate().skip(a + 1) {
+            open.extend((0..choices_a).flat_map(|x| (0..choices_b).map(move |y| (a, x, b, y))));
         }
     }
     let all = (0..CHOICES.iter().product()).map(|mut number: usize| {
