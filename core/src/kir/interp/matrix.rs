@@ -7,14 +7,12 @@
 //! - of B, column g: k = 4t .. 4t+3; with 32 rows then k = 16+4t ..;
 //! - of the sum: (row g, column 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
 
-use super::super::op::{MATRIX_CLUSTER, Op};
+use super::super::op::MATRIX_CLUSTER;
 
 const CLUSTER: usize = MATRIX_CLUSTER as usize;
 
-/// `out = c + a b` of each cluster.
-pub fn multiply(op: Op, [a, b, c]: [&[u32]; 3], out: &mut [u32]) {
-    // 16 products an element, or 32.
-    let halves = if op == Op::Mma32 { 2 } else { 1 };
+/// `out = c + a b` of each cluster. `halves` is 1 for 16 products an element, 2 for 32.
+pub fn multiply(halves: usize, [a, b, c]: [&[u32]; 3], out: &mut [u32]) {
     let a = a.chunks_exact(CLUSTER * 2 * halves);
     let b = b.chunks_exact(CLUSTER * halves);
     let (c, out) = (c.chunks_exact(CLUSTER * 4), out.chunks_exact_mut(CLUSTER * 4));

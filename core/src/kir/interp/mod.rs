@@ -2,8 +2,9 @@
 //!
 //! It reports what a GPU would do silently: elements out of bounds, shared memory that was not written, two
 //! invocations that touch an element without a barrier between them, divisors of 0, kernels that do not end.
-//! Start reading at [`run`]; the families of the table have files of their names: `alu.rs`, `shape.rs`,
-//! `mem.rs` (with `copies.rs` for copies under way), `lanes.rs`, `dot.rs`, `matrix.rs`.
+//! Start reading at [`run`]. `pure.rs` says of each operation what registers become; the families of the table
+//! have files of their names: `alu.rs`, `shape.rs`, `mem.rs` (with `copies.rs` for copies under way),
+//! `lanes.rs`, `dot.rs`, `matrix.rs`.
 
 mod active;
 mod alu;
@@ -12,10 +13,11 @@ mod dot;
 mod lanes;
 mod matrix;
 mod mem;
+mod pure;
 mod shape;
 
-use super::kernel::{Attr, Block, Inst, Kernel, Stmt, Value};
-use super::op::{Family, MAX_OPERANDS, Op};
+use super::kernel::{Block, Inst, Kernel, Stmt, Value};
+use super::op::{Family, Op};
 use active::Active;
 use copies::Copies;
 use mem::Memory;
@@ -171,41 +173,6 @@ impl Machine<'_> {
                 self.pure(inst);
                 Ok(())
             }
-        }
-    }
-
-    /// Computes a result from registers, for all invocations: it harms nobody where it has no meaning.
-    fn pure(&mut self, inst: &Inst) {
-        let Some(result) = inst.result else { return };
-        let mut out = std::mem::take(&mut self.registers[result.index()]);
-        let mut operands: [&[u32]; MAX_OPERANDS] = [&[]; MAX_OPERANDS];
-        for (to, from) in operands.iter_mut().zip(&inst.operands) {
-            *to = &self.registers[from.index()];
-        }
-        let [a, b, c, _] = operands;
-        let operands = &operands[..inst.operands.len()];
-        // Signed and unsigned operations differ by their first operand.
-        let scalar = inst.operands.first().map(|operand| self.kernel.types[operand.index()].scalar);
-        match inst.op.row().family {
-            Family::Index => self.index(inst, &mut out),
-            Family::Alu => alu::compute(inst.op, scalar, operands, &mut out),
-            Family::Shape => shape::compute(inst.op, inst.attr, scalar, operands, self.lanes, &mut out),
-            Family::Lanes => lanes::exchange(inst.op, inst.attr, a, self.lanes, &mut out),
-            Family::Dot => dot::dot4(scalar, [a, b, c], &mut out),
-            Family::Matrix => matrix::multiply(inst.op, [a, b, c], &mut out),
-            Family::Mem => unreachable!("`{}` is of memory", inst.op.row().mnemonic),
-        }
-        self.registers[result.index()] = out;
-    }
-
-    /// Where the invocations are, and constants.
-    fn index(&self, inst: &Inst, out: &mut [u32]) {
-        match (inst.op, inst.attr) {
-            (Op::Const, Attr::Word(word)) => out.fill(word),
-            (Op::Param, Attr::Param(id)) => out.fill(self.params[id.index()]),
-            (Op::LocalId, _) => out.iter_mut().zip(0..).for_each(|(word, lane)| *word = lane),
-            (Op::GroupId, _) => out.fill(self.group),
-            _ => unreachable!("`{}` is of another family", inst.op.row().mnemonic),
         }
     }
 
