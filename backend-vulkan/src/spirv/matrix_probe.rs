@@ -275,14 +275,16 @@ mod tests {
         }
     }
 
-    /// Every word that the device writes counts, but for the unused one.
+    /// Every byte that the device writes counts, but for those of the unused word.
     #[test]
     fn other_maps_are_refused() {
         let words = output([0, 2, 1, 3]);
         for number in (0..words.len()).filter(|number| number % RECORD_WORDS != 3) {
-            let mut wrong = words.clone();
-            wrong[number] ^= 1;
-            assert_eq!(read_words(&wrong), None, "word {number}");
+            for byte in 0..4 {
+                let mut wrong = words.clone();
+                wrong[number] ^= 1 << (8 * byte);
+                assert_eq!(read_words(&wrong), None, "word {number}, byte {byte}");
+            }
         }
         assert_eq!(read_words(&words[1..]), None);
         assert_eq!(read_words(&[]), None);

@@ -46,9 +46,17 @@ pub fn record_len_bytes(kernel: &Kernel) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scalar;
     use super::super::build::kernel;
+    use super::super::{Scalar, Type};
     use super::*;
+
+    /// The last words of a buffer can be read as the widest vector, which lies at a multiple of its length.
+    #[test]
+    fn vectors_can_be_read_at_the_end_of_a_buffer() {
+        let widest = Type::WIDTHS.into_iter().map(u64::from).max();
+        assert_eq!(widest.map(|words| words * 4), Some(READABLE_LEN_BYTES));
+        assert!(ALIGN_BYTES.is_multiple_of(READABLE_LEN_BYTES));
+    }
 
     #[test]
     fn addresses_come_before_parameters() {

@@ -95,6 +95,7 @@ fn legal_kernels_give_what_the_original_gives() {
 
 #[test]
 fn what_a_device_has_stays() {
+    assert!([Caps::ALL, Caps::NONE].iter().all(|caps| caps.subgroup.is_power_of_two()));
     let original = everything();
     assert_eq!(legalize(&original, &Caps::ALL), original);
     let legal = legalize(&original, &Caps { dot4: false, ..Caps::ALL });
