@@ -16,6 +16,7 @@ use unisonic_core::kir::build::kernel;
 use unisonic_core::kir::kernel::Space;
 use unisonic_core::kir::legal::legalize;
 use unisonic_core::kir::{Kernel, Scalar};
+use unisonic_core::launch::Hardware;
 use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 use unisonic_cuda::ptx::emit;
@@ -68,11 +69,11 @@ impl Bench {
     fn few_rows(&self, name: &str, weights: WeightLayout) -> Result<(), DriverError> {
         for rows in [1, 2, 4, 8, 16] {
             let x = ActivationLayout::new(rows, weights.width() as usize).expect("rows");
-            let linear = split_k(weights, x, Epilogue::default(), SplitK::new(weights, x));
+            let linear = split_k(weights, x, Epilogue::default(), SplitK::new(weights, x, &Hardware::SM_86));
             self.line(&format!("{name} split_k {rows}"), &linear, weights, x)?;
         }
         let x = ActivationLayout::new(1, weights.width() as usize).expect("rows");
-        let tuning = SplitK { form: Form::Dot4, ..SplitK::new(weights, x) };
+        let tuning = SplitK { form: Form::Dot4, ..SplitK::new(weights, x, &Hardware::SM_86) };
         let linear = split_k(weights, x, Epilogue::default(), tuning);
         self.line(&format!("{name} split_k 1 dot4"), &linear, weights, x)
     }
@@ -80,7 +81,7 @@ impl Bench {
     /// Other choices for one row.
     fn tunings(&self, name: &str, weights: WeightLayout) -> Result<(), DriverError> {
         let x = ActivationLayout::new(1, weights.width() as usize).expect("rows");
-        let chosen = SplitK::new(weights, x);
+        let chosen = SplitK::new(weights, x, &Hardware::SM_86);
         for warps in [5, 7, 10, 15] {
             for (groups, resident) in [(1, 1), (1, 2), (1, 3), (1, 4), (2, 2)] {
                 if warps * 32 * resident > 2048 {
@@ -99,7 +100,12 @@ impl Bench {
     fn many_rows(&self, name: &str, weights: WeightLayout) -> Result<(), DriverError> {
         for rows in [32, 64, 512, 2048] {
             let x = ActivationLayout::new(rows, weights.width() as usize).expect("rows");
-            let linear = tiled(weights, x, Epilogue::default(), Tiled::new(weights, x));
+            let linear = tiled(
+                weights,
+                x,
+                Epilogue::default(),
+                Tiled::new(weights, x, &Hardware::SM_86).expect("a tile"),
+            );
             self.line(&format!("{name} tiled {rows}"), &linear, weights, x)?;
         }
         Ok(())

@@ -72,3 +72,63 @@ fn exchanges(block: &Block) -> bool {
         Stmt::Loop { body, .. } => exchanges(body),
     })
 }
+
+#[cfg(test)]
+pub mod tests {
+    use unisonic_core::kir::Scalar;
+    use unisonic_core::kir::build::kernel;
+    use unisonic_core::kir::legal::legalize;
+
+    use super::super::samples::Extent;
+    use super::*;
+
+    /// Devices among which every two of: shared memory, invocations, subgroups, operations.
+    pub fn devices() -> Vec<Hardware> {
+        const KIB: [u32; 6] = [99, 227, 64, 48, 32, 16];
+        const WORKGROUPS: [u32; 3] = [1024, 256, 512];
+        const SUBGROUPS: [u32; 7] = [32, 1, 4, 8, 16, 64, 128];
+        let no_matrices = Caps { mma16: false, mma32: false, copy_async: false, ..Caps::ALL };
+        let operations = [Caps::ALL, no_matrices, Caps { mma32: false, ..Caps::ALL }, Caps::NONE];
+        let choices =
+            Extent::Pairs.combinations([KIB.len(), WORKGROUPS.len(), SUBGROUPS.len(), operations.len()]);
+        let of_choice = |[kib, workgroup, subgroup, caps]: [usize; 4]| Hardware {
+            caps: Caps { subgroup: SUBGROUPS[subgroup], ..operations[caps] },
+            shared_len_bytes: KIB[kib] * 1024,
+            workgroup: WORKGROUPS[workgroup],
+            multiprocessors: [64, 8][workgroup % 2],
+        };
+        let mut devices: Vec<Hardware> = choices.into_iter().map(of_choice).collect();
+        devices.extend([Hardware::SM_86, Hardware::LEAST]);
+        devices
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let exchange = |workgroup: u32| {
+            kernel("exchange", workgroup, |k| {
+                let shared = k.shared("shared", Scalar::U32, 3 * 1024);
+                let x = k.vector([k.local_id(); 2]).shuffle_xor(32, 16);
+                shared.store(k.local_id() * 2, x);
+            })
+        };
+        let least = Hardware::LEAST;
+        let legal = |workgroup: u32| legalize(&exchange(workgroup), &least.caps);
+        assert_eq!(misfit(&legal(256), &least), None);
+        // 12 KiB and 2 words of each invocation.
+        assert_eq!(misfit(&legal(512), &Hardware { workgroup: 512, ..least }), None);
+        let told = |kernel: &Kernel, hardware: &Hardware| misfit(kernel, hardware).unwrap_or_default();
+        assert!(told(&legal(512), &least).contains("512 invocations of 256"));
+        let less = Hardware { shared_len_bytes: 14 * 1024 - 16, ..least };
+        assert!(told(&legal(256), &less).contains("14336 bytes of shared memory"));
+        assert!(told(&exchange(256), &least).contains("operations"));
+        let wide = Hardware { caps: Caps { subgroup: 64, ..Caps::ALL }, ..least };
+        assert!(told(&exchange(96), &wide).contains("whole subgroups"));
+        for (workgroup, shared_len_bytes) in
+            [(256, 12 * 1024), (512, 12 * 1024), (96, 12 * 1024), (256, 15 * 1024)]
+        {
+            let room = Room { workgroup, shared_len_bytes, exchanged: 2 };
+            assert_eq!(room.fits(&least), shared_len_bytes == 12 * 1024 && workgroup < 512);
+            assert_eq!(room.fits(&wide), workgroup == 256);
+        }
+    }
+}

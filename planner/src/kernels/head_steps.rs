@@ -6,7 +6,7 @@ use unisonic_core::numerics::range::{ACTIVATION_LIMIT, HEAD_LIMIT};
 
 use super::GridKernel;
 use super::heads::{Head, HeadNormIn, Rope, RopeIn, amax, rotate_value};
-use super::kv::{KEYS, KvLayout, Pages};
+use super::kv::{KEYS, KvLayout, PageTable};
 use super::quantizer::{Bits, Quantizer, pack, split};
 use super::reduce::CLUSTER;
 
@@ -224,13 +224,13 @@ pub fn write_kv(write: WriteKv, shape: HeadShape) -> GridKernel {
         let (keys, values) = (k.read("k", Scalar::F32), k.read("v", Scalar::F32));
         let inputs = HeadInputs::declare(k, norm_eps, rope);
         let positions = k.read("positions", Scalar::U32);
-        let pages = Pages::declare(k);
+        let pages = PageTable::declare(k);
         let (cache, flags) = (k.write("cache", Scalar::I8x4), k.write("flags", Scalar::U32));
         let group = k.group_id();
         let (row, part) = (group / workgroups_a_row, group % workgroups_a_row);
         let at = At::new(k, shape, row, part % of_keys, heads);
         let position = positions.load(row);
-        let block = layout.block(pages(row).page(position / KEYS), at.head);
+        let block = layout.block(pages.of(row).page(position / KEYS), at.head);
         let slot = Slot { at, layout, cache, block, slot: position % KEYS };
         let first = (row * heads + at.head) * head_len;
         let [in_range] = k.choose(
@@ -289,7 +289,3 @@ impl<'k> Slot<'k> {
         quantizer.in_range
     }
 }
-
-#[cfg(test)]
-#[path = "head_steps_tests.rs"]
-mod tests;

@@ -85,33 +85,41 @@ impl KvLayout {
     }
 }
 
+/// The page tables of all sequences.
+#[derive(Clone, Copy)]
+pub struct PageTable<'k> {
+    /// The sequence of each row.
+    sequences: Mem<'k>,
+    /// Page numbers, a list of `stride` for each sequence.
+    pages: Mem<'k>,
+    stride: V<'k>,
+}
+
+impl<'k> PageTable<'k> {
+    /// Declares `sequences` (u32, one a row: the sequence), `pages` (u32: page numbers of each sequence, in
+    /// order) and the parameter `pages_a_sequence`.
+    pub fn declare(k: &'k Build) -> Self {
+        let (sequences, pages) = (k.read("sequences", Scalar::U32), k.read("pages", Scalar::U32));
+        Self { sequences, pages, stride: k.param("pages_a_sequence", Scalar::U32) }
+    }
+
+    /// The pages of a row's sequence.
+    pub fn of(self, row: V<'k>) -> Pages<'k> {
+        Pages { table: self.pages, first: self.sequences.load(row) * self.stride }
+    }
+}
+
 /// What tells a kernel which page a position of a row's sequence lies in.
 #[derive(Clone, Copy)]
 pub struct Pages<'k> {
-    /// Page numbers, a list of `stride` for each sequence.
     table: Mem<'k>,
-    /// First page of the row's sequence.
+    /// First page of the sequence.
     first: V<'k>,
 }
 
 impl<'k> Pages<'k> {
-    /// Declares `sequences` (u32, one a row: the sequence), `pages` (u32: page numbers of each sequence, in
-    /// order) and the parameter `pages_a_sequence`.
-    pub fn declare(k: &'k Build) -> impl FnOnce(V<'k>) -> Pages<'k> {
-        let (sequences, table) = (k.read("sequences", Scalar::U32), k.read("pages", Scalar::U32));
-        let stride = k.param("pages_a_sequence", Scalar::U32);
-        move |row| Pages { table, first: sequences.load(row) * stride }
-    }
-
     /// The page of chunk `chunk` of the sequence.
     pub fn page(&self, chunk: V<'k>) -> V<'k> {
         self.table.load(self.first + chunk)
     }
-}
-
-#[cfg(test)]
-pub mod tests {
-    //! The cache on the host, for tests of other templates.
-
-    pub use super::super::samples::cache::Cache;
 }

@@ -18,7 +18,7 @@ use super::attention::{
 };
 use super::fit::misfit;
 use super::grid::GridKernel;
-use super::linear::{Epilogue, Residual, SplitK, Tiled, split_k, tiled};
+use super::linear::{Epilogue, Residual, linear};
 use super::{
     A16Form, HeadShape, KvLayout, Outputs, PrepareQuery, RmsNorm, Rope, SuperblockShape, WriteKv, add,
     embed_blocks, embed_floats, gate, head_norm, prepare_query, quantize_a16, rms_norm, rope, select_rows,
@@ -36,7 +36,7 @@ pub enum Template {
     RmsNorm(RmsNorm),
     /// [`quantize_a16`].
     Quantize(A16Form),
-    /// [`split_k`] or [`tiled`].
+    /// [`linear`].
     Linear(WeightLayout, ActivationLayout, Epilogue),
     /// [`head_norm`]: heads, values a head, epsilon.
     HeadNorm(u32, u32, f32),
@@ -62,8 +62,6 @@ pub enum Template {
     SoftCap(u32, f32),
 }
 
-/// Rows from which the tiled product is used.
-const TILED_ROWS: u32 = 32;
 /// Rows from which many rows of a sequence attend together.
 pub const PREFILL_ROWS: u32 = 17;
 
@@ -91,16 +89,13 @@ impl Template {
             Template::EmbedFloats(source, width, scale) => embed_floats(source, width, scale),
             Template::RmsNorm(norm) => rms_norm(norm),
             Template::Quantize(form) => quantize_a16(form, of_superblocks),
-            Template::Linear(weights, x, epilogue) if x.rows() >= TILED_ROWS => {
-                tiled(weights, x, epilogue, Tiled::new(weights, x))
-            }
-            Template::Linear(weights, x, epilogue) => split_k(weights, x, epilogue, SplitK::new(weights, x)),
+            Template::Linear(weights, x, epilogue) => linear(weights, x, epilogue, hardware),
             Template::HeadNorm(heads, head_len, eps) => head_norm(heads, head_len, eps, of_heads),
             Template::Rope(heads, head_len, of) => rope(heads, head_len, of, of_heads),
             Template::PrepareQuery(query) => prepare_query(query, of_heads),
             Template::WriteKv(write) => write_kv(write, of_heads),
             Template::AttentionDecode(attention, states) => {
-                attention_decode(attention, DecodeShape::spread(attention, states, hardware.multiprocessors))
+                attention_decode(attention, DecodeShape::new(attention, states, hardware))
             }
             Template::AttentionMerge(attention, outputs) => attention_merge(attention, outputs),
             Template::AttentionPrefill(attention, shape) => attention_prefill(attention, shape),

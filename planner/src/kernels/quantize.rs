@@ -131,28 +131,3 @@ fn superblocks(
     });
     GridKernel::rows(kernel, workgroups_a_row)
 }
-
-#[cfg(test)]
-pub mod tests {
-    //! Comparisons of A16 in tests of other templates.
-
-    use super::super::samples::data::{POISON, words};
-    use super::super::samples::planes::A16Rows;
-    pub use super::super::samples::planes::a16_form as form;
-    use super::A16Form;
-
-    /// Buffers of the regions of a form, poisoned.
-    pub fn regions(form: A16Form, rows: usize) -> Vec<Vec<u8>> {
-        let regions = A16Rows::new(&vec![0.0; rows * form.width as usize], form.width as usize).regions(form);
-        regions.iter().map(|region| vec![POISON; region.len()]).collect()
-    }
-
-    /// Compares regions with the reference's A16 of some rows; returns which superblocks are in range.
-    pub fn check_regions(form: A16Form, found: &[Vec<u8>], x: &[f32], what: &str) -> Vec<bool> {
-        let a16 = A16Rows::new(x, form.width as usize);
-        for (region, (found, expected)) in found.iter().zip(a16.regions(form)).enumerate() {
-            assert_eq!(words(found), words(&expected), "{what}, region {region}");
-        }
-        a16.in_range
-    }
-}

@@ -5,18 +5,7 @@ use unisonic_core::kir::interp::{Launch, run};
 use unisonic_core::kir::legal::{Caps, legalize};
 use unisonic_core::kir::verify;
 
-use super::GridKernel;
-pub use super::samples::data::{bits, bytes, floats, random, rows, word_bytes, words};
-
-/// Verifies a kernel and runs it for some rows; the buffers afterwards.
-pub fn launch(template: &GridKernel, rows: usize, buffers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    launch_groups(&template.kernel, workgroups(template, rows as u32), vec![], buffers)
-}
-
-/// Workgroups of a launch ([`super::Grid::workgroups`]).
-pub fn workgroups(template: &GridKernel, count: u32) -> u32 {
-    template.grid.workgroups(count).unwrap_or_else(|| panic!("{count} times {:?}", template.grid))
-}
+pub use super::samples::data::{bytes, random, rows, word_bytes, words};
 
 /// Verifies a kernel and runs it, on a device that has everything and, legalised, on one that has next to
 /// nothing; the buffers afterwards.
@@ -28,8 +17,7 @@ pub fn launch_groups(kernel: &Kernel, groups: u32, params: Vec<u32>, buffers: Ve
     found
 }
 
-/// The same, on one device.
-pub fn launch_on(
+fn launch_on(
     caps: Caps,
     kernel: &Kernel,
     groups: u32,

@@ -18,7 +18,7 @@ fn shapes() -> impl Iterator<Item = Shape> {
 fn launches_stay_in_their_places() {
     for sample in samples::all() {
         let plan = Arc::new(sample.plan());
-        for hardware in [Hardware::SM_86] {
+        for hardware in [Hardware::SM_86, Hardware::LEAST] {
             let lowered = Lowering.lower(plan.clone(), LIMITS, hardware).expect(sample.name);
             let memory = lowered.memory();
             for shape in shapes() {

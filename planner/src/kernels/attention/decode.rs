@@ -2,9 +2,11 @@
 
 use unisonic_core::kir::build::{Build, Mem, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
+use unisonic_core::launch::Hardware;
 
 use super::super::elementary::{not, snap};
-use super::super::kv::{KEYS, Pages};
+use super::super::fit::Room;
+use super::super::kv::{KEYS, PageTable};
 use super::super::reduce::CLUSTER;
 use super::super::{Grid, GridKernel};
 use super::chunk::{
@@ -13,9 +15,6 @@ use super::chunk::{
 use super::state::State;
 use super::{Attention, GROUP, Seen, States};
 
-/// Invocations of a workgroup: a cluster for each chunk of a group.
-const LANES: u32 = GROUP * CLUSTER;
-
 /// Words of weights of a chunk and query head: two planes of 64 bytes.
 const WEIGHT_WORDS: u32 = 2 * KEYS / 4;
 
@@ -23,31 +22,53 @@ const WEIGHT_WORDS: u32 = 2 * KEYS / 4;
 /// once.
 const UNROLLED: u32 = 8;
 
-/// What a workgroup of [`attention_decode`] has.
+/// Shared memory that is used of what there is.
+const MOST_SHARED_LEN_BYTES: u32 = 96 * 1024;
+
+/// What a workgroup of [`attention_decode`] has: what may be chosen freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DecodeShape {
+    /// Clusters of 32 invocations: 16, or a smaller power of two, so that each does several chunks one after the other.
+    pub clusters: u32,
     /// Query heads of one KV head. More share what is read of the cache, fewer spread over more workgroups;
-    /// each needs `64*head_len + 2048` bytes of shared memory.
+    /// each needs `4*head_len + 140` bytes of shared memory a cluster.
     pub heads: u32,
 }
 
 impl DecodeShape {
-    /// As many heads as there are, up to eight and to what shared memory has room for, in equal parts.
-    pub fn largest(attention: Attention) -> Self {
-        let fits = (96 * 1024) / (64 * attention.layout.head_len + 2176);
-        let heads = attention.heads_a_kv_head();
-        Self { heads: heads.div_ceil(heads.div_ceil(fits.min(8))) }
+    /// As many clusters as there is room for, and of the heads that have room, up to eight, in equal parts: the fewest with
+    /// which each multiprocessor still has at most one workgroup, or else the most. `states` are groups of rows (the sum, over
+    /// the rows, of the groups that each sees). On an H200 the heads were within 10 % of the best from 128 to 32768
+    /// positions and from 1 to 64 rows.
+    pub fn new(attention: Attention, states: u32, hardware: &Hardware) -> Self {
+        let shared_len_bytes = hardware.shared_len_bytes.min(MOST_SHARED_LEN_BYTES);
+        let hardware = &Hardware { shared_len_bytes, ..*hardware };
+        let fits = |shape: &Self| shape.room(attention.layout.head_len).fits(hardware);
+        let one = [16, 8, 4, 2].map(|clusters| Self { clusters, heads: 1 }).into_iter().find(fits);
+        let clusters = one.map_or(1, |shape| shape.clusters);
+        let room_for = (1..=8).rev().find(|&heads| fits(&Self { clusters, heads })).unwrap_or(1);
+        let of_kv_head = attention.heads_a_kv_head();
+        let most = of_kv_head.div_ceil(of_kv_head.div_ceil(room_for));
+        let is_spread = |&heads: &u32| {
+            let of_row = attention.layout.heads * of_kv_head.div_ceil(heads);
+            u64::from(states) * u64::from(of_row) <= u64::from(hardware.multiprocessors)
+        };
+        Self { clusters, heads: (1..most).find(is_spread).unwrap_or(most) }
     }
 
-    /// For a launch over `states` groups of rows (the sum, over the rows, of the groups that each sees): the
-    /// fewest heads with which each multiprocessor still has at most one workgroup, or else the most. On an
-    /// H200 this was within 10 % of the best from 128 to 32768 positions and from 1 to 64 rows.
-    pub fn spread(attention: Attention, states: u32, multiprocessors: u32) -> Self {
-        let (largest, heads) = (Self::largest(attention), attention.heads_a_kv_head());
-        let workgroups = |shape: &u32| states * attention.layout.heads * heads.div_ceil(*shape);
-        (1..largest.heads)
-            .find(|shape| workgroups(shape) <= multiprocessors)
-            .map_or(largest, |heads| Self { heads })
+    fn lanes(self) -> u32 {
+        self.clusters * CLUSTER
+    }
+
+    /// Turns in which the clusters go through a group.
+    fn turns(self) -> u32 {
+        GROUP / self.clusters
+    }
+
+    fn room(self, head_len: u32) -> Room {
+        // Of the three arrays of a word, each begins at a multiple of 16 bytes.
+        let shared_len_bytes = 4 * self.clusters * self.heads * (WEIGHT_WORDS + 3 + head_len) + 3 * 12;
+        Room { workgroup: self.lanes(), shared_len_bytes, exchanged: 1 }
     }
 }
 
@@ -67,17 +88,18 @@ pub fn attention_decode(attention: Attention, shape: DecodeShape) -> GridKernel 
     let layout = attention.layout;
     let head_len = layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= 256, "heads of {head_len}");
+    assert!(GROUP.is_multiple_of(shape.clusters), "{shape:?} does a group in equal turns");
     let tiles = attention.heads_a_kv_head().div_ceil(shape.heads);
     let workgroups_a_row = layout.heads * tiles;
-    let kernel: Kernel = kernel("attention_decode", LANES, |k| {
+    let kernel: Kernel = kernel("attention_decode", shape.lanes(), |k| {
         // Without it, NVIDIA's assembler spills on some targets.
         k.resident(1);
         let query = QueryIn::declare(k);
         let positions = k.read("positions", Scalar::U32);
-        let pages = Pages::declare(k);
+        let pages = PageTable::declare(k);
         let cache = k.read("cache", Scalar::I8x4);
         let states = States::declare(k, head_len);
-        let shared = Shared::declare(k, shape.heads, head_len);
+        let shared = Shared::declare(k, shape, head_len);
 
         let unit = k.group_id() / states.groups;
         let group = k.group_id() % states.groups;
@@ -87,34 +109,20 @@ pub fn attention_decode(attention: Attention, shape: DecodeShape) -> GridKernel 
         let first_chunk = seen.first_chunk().max(group * GROUP);
         let end_chunk = seen.end_chunk().min((group + 1) * GROUP);
         k.when(first_chunk.lt(end_chunk), || {
-            let chunk = group * GROUP + k.local_id() / CLUSTER;
-            let is_seen = chunk.lt(end_chunk) & not(chunk.lt(first_chunk));
-            // A chunk that is not seen may have no page.
-            let page = pages(row).page(is_seen.select(chunk, first_chunk));
-            let work = Work {
-                k,
-                attention,
-                row,
-                kv_head,
-                first_of_tile: tile * shape.heads,
-                heads: shape.heads,
-                cache,
-                block: layout.block(page, kv_head),
-                is_seen,
-                lane: k.local_id() & (CLUSTER - 1),
-                cluster: k.local_id() / CLUSTER,
-            };
-            work.weights(&query, &shared, chunk, seen);
-            k.barrier();
-            work.values(&shared);
-            k.barrier();
-            work.merge(&shared, &states, group, [first_chunk, end_chunk]);
+            let chunks = [first_chunk, end_chunk];
+            let place = Place { row, kv_head, tile, group, chunks, seen };
+            let group = Group { k, attention, shape, place, pages, query, cache, shared };
+            match shape.turns() {
+                1 => group.at_once(&states),
+                _ => group.in_turns(&states),
+            }
         });
     });
     GridKernel { kernel, grid: Grid::RowGroups(workgroups_a_row), flags_a_row: 0 }
 }
 
 /// Q16 of all heads.
+#[derive(Clone, Copy)]
 struct QueryIn<'k> {
     high: Mem<'k>,
     low: Mem<'k>,
@@ -140,7 +148,8 @@ impl<'k> States<'k> {
     }
 }
 
-/// What the clusters hand to each other, for each chunk of the group and query head of the tile.
+/// What the clusters hand to each other, for each cluster (slot) and query head of the tile.
+#[derive(Clone, Copy)]
 struct Shared<'k> {
     /// [`WEIGHT_WORDS`] words.
     weights: Mem<'k>,
@@ -152,8 +161,8 @@ struct Shared<'k> {
 }
 
 impl<'k> Shared<'k> {
-    fn declare(k: &'k Build, heads: u32, head_len: u32) -> Self {
-        let states = GROUP * heads;
+    fn declare(k: &'k Build, shape: DecodeShape, head_len: u32) -> Self {
+        let states = shape.clusters * shape.heads;
         Self {
             weights: k.shared("weights", Scalar::I8x4, states * WEIGHT_WORDS),
             steps: k.shared("steps", Scalar::F32, states),
@@ -164,56 +173,214 @@ impl<'k> Shared<'k> {
     }
 }
 
-/// A workgroup's group of chunks, and an invocation's chunk in it.
+/// Where a workgroup is.
 #[derive(Clone, Copy)]
-struct Work<'k> {
-    k: &'k Build,
-    attention: Attention,
+struct Place<'k> {
     row: V<'k>,
     kv_head: V<'k>,
-    /// The tile's first query head of those of the KV head.
-    first_of_tile: V<'k>,
-    /// Query heads of the tile.
-    heads: u32,
+    /// Part of the query heads of the KV head.
+    tile: V<'k>,
+    /// The group of chunks.
+    group: V<'k>,
+    /// Its first chunk that the row sees, and the one after the last.
+    chunks: [V<'k>; 2],
+    /// What the row sees.
+    seen: Seen<'k>,
+}
+
+/// A workgroup with its group of chunks.
+#[derive(Clone, Copy)]
+struct Group<'k> {
+    k: &'k Build,
+    attention: Attention,
+    shape: DecodeShape,
+    place: Place<'k>,
+    pages: PageTable<'k>,
+    query: QueryIn<'k>,
     cache: Mem<'k>,
-    /// First word of the chunk's block.
+    shared: Shared<'k>,
+}
+
+impl<'k> Group<'k> {
+    /// Its first chunk.
+    fn first(&self) -> V<'k> {
+        self.place.group * GROUP
+    }
+
+    /// The tile's first query head of those of the KV head.
+    fn first_of_tile(&self) -> V<'k> {
+        self.place.tile * self.shape.heads
+    }
+
+    /// Query head `i` from `first_of_tile` on among all of the row, and whether there is one; else it repeats the last.
+    fn head(&self, first_of_tile: V<'k>, i: V<'k>) -> (V<'k>, V<'k>) {
+        let of_kv_head = self.attention.heads_a_kv_head();
+        let number = first_of_tile + i;
+        let exists = number.lt(self.k.u32(of_kv_head));
+        let number = number.min(self.k.u32(of_kv_head - 1));
+        (self.place.row * self.attention.heads + self.place.kv_head * of_kv_head + number, exists)
+    }
+
+    /// States of the chunks from `first` on, one a cluster, into shared memory; the tile's first query head.
+    fn chunks(&self, first: V<'k>) -> V<'k> {
+        let (k, [first_seen, end_seen]) = (self.k, self.place.chunks);
+        let number = first + k.local_id() / CLUSTER;
+        let is_seen = number.lt(end_seen) & not(number.lt(first_seen));
+        // A chunk that is not seen may have no page.
+        let page = self.pages.of(self.place.row).page(is_seen.select(number, first_seen));
+        let chunk = Chunk {
+            group: *self,
+            number,
+            first_of_tile: self.first_of_tile(),
+            block: self.attention.layout.block(page, self.place.kv_head),
+            is_seen,
+            lane: k.local_id() & (CLUSTER - 1),
+            cluster: k.local_id() / CLUSTER,
+        };
+        chunk.weights();
+        k.barrier();
+        chunk.values();
+        k.barrier();
+        chunk.first_of_tile
+    }
+
+    /// With a cluster for each chunk.
+    fn at_once(&self, states: &States<'k>) {
+        let k = self.k;
+        let first_of_tile = self.chunks(self.first());
+        let slots = self.place.chunks.map(|chunk| chunk - self.first());
+        k.each(k.local_id(), k.u32(self.outputs()), self.shape.lanes(), |number| {
+            let output = self.output(first_of_tile, number);
+            let merged = self.merged(State::none(k), output, slots, slots[0]);
+            self.store(states, output, merged);
+        });
+    }
+
+    /// With fewer clusters: what they have of some chunks merges before they go on to the next.
+    fn in_turns(&self, states: &States<'k>) {
+        let (k, clusters, lanes) = (self.k, self.shape.clusters, self.shape.lanes());
+        let [first_seen, end_seen] = self.place.chunks;
+        let turns = [(first_seen - self.first()) / clusters, (end_seen - 1 - self.first()) / clusters + 1];
+        // Past the last output is the last once more.
+        let last = k.u32(self.outputs() - 1);
+        let numbers = (0..self.outputs()).step_by(lanes as usize).map(|at| k.local_id() + at);
+        let numbers: Vec<V<'k>> = numbers.collect();
+        let outputs = numbers.iter().map(|number| self.output(self.first_of_tile(), number.min(last)));
+        let outputs: Vec<Output<'k>> = outputs.collect();
+        let none = State::none(k).parts().repeat(outputs.len());
+        let merged = k.fold_any(turns, 1, &none, |turn, merged| {
+            let first = self.first() + turn * clusters;
+            self.chunks(first);
+            let slots = [first_seen.max(first) - first, end_seen.min(first + clusters) - first];
+            // After the turn of the first chunk no slot has its number.
+            let of_first = first_seen - first;
+            let merge = |(&output, &state): (&Output<'k>, &[V<'k>; 3])| {
+                self.merged(State::from_parts(state), output, slots, of_first).parts()
+            };
+            let merged = outputs.iter().zip(merged.as_chunks().0).flat_map(merge).collect();
+            k.barrier();
+            merged
+        });
+        for ((number, &output), &state) in numbers.iter().zip(&outputs).zip(merged.as_chunks().0) {
+            let exists = not(last.lt(*number));
+            k.when(exists, || self.store(states, output, State::from_parts(state)));
+        }
+    }
+
+    /// Outputs of the workgroup: dimensions of the tile's heads.
+    fn outputs(&self) -> u32 {
+        self.shape.heads * self.attention.layout.head_len
+    }
+
+    fn output(&self, first_of_tile: V<'k>, number: V<'k>) -> Output<'k> {
+        let head_len = self.attention.layout.head_len;
+        let (i, d) = (number / head_len, number % head_len);
+        let (head, exists) = self.head(first_of_tile, i);
+        Output { i, d, head, exists }
+    }
+
+    /// Level 1: the states in slots `start..end` merge in ascending order into one; `first` is the slot of the group's
+    /// first chunk.
+    fn merged(
+        &self,
+        state: State<'k>,
+        Output { i, d, .. }: Output<'k>,
+        [start, end]: [V<'k>; 2],
+        first: V<'k>,
+    ) -> State<'k> {
+        let (k, shared) = (self.k, &self.shared);
+        let merged = k.fold(start, end, 1, state.parts(), |slot, merged| {
+            let state = slot * self.shape.heads + i;
+            let later = State {
+                max: shared.maxima.load(state),
+                sum: shared.sums.load(state),
+                output: shared.outputs.load(state * self.attention.layout.head_len + d),
+            };
+            State::from_parts(merged).merge(k, later, slot.eq(first)).parts()
+        });
+        State::from_parts(merged)
+    }
+
+    fn store(&self, states: &States<'k>, Output { d, head, exists, .. }: Output<'k>, merged: State<'k>) {
+        let k = self.k;
+        let at = head * states.groups + self.place.group;
+        k.when(exists, || states.outputs.store(at * states.head_len + d, snap(k, merged.output)));
+        k.when(exists & d.eq(k.u32(0)), || {
+            states.maxima.store(at, merged.max);
+            states.sums.store(at, merged.sum);
+        });
+    }
+}
+
+/// A dimension of a head: what an invocation merges.
+#[derive(Clone, Copy)]
+struct Output<'k> {
+    /// Head of the tile.
+    i: V<'k>,
+    /// Dimension.
+    d: V<'k>,
+    /// Head among those of all rows.
+    head: V<'k>,
+    /// Whether there is such a head.
+    exists: V<'k>,
+}
+
+/// A cluster with its chunk.
+struct Chunk<'k> {
+    group: Group<'k>,
+    number: V<'k>,
+    /// [`Group::first_of_tile`].
+    first_of_tile: V<'k>,
+    /// First word of its block in the cache.
     block: V<'k>,
-    /// Whether the row sees the chunk.
+    /// Whether the row sees it.
     is_seen: V<'k>,
     lane: V<'k>,
     cluster: V<'k>,
 }
 
-impl<'k> Work<'k> {
-    /// Query head `i` of the tile among all of the row, and whether there is one; else it repeats the last.
-    fn head(&self, i: V<'k>) -> (V<'k>, V<'k>) {
-        let of_kv_head = self.attention.heads_a_kv_head();
-        let number = self.first_of_tile + i;
-        let exists = number.lt(self.k.u32(of_kv_head));
-        let number = number.min(self.k.u32(of_kv_head - 1));
-        (self.row * self.attention.heads + self.kv_head * of_kv_head + number, exists)
-    }
-
+impl<'k> Chunk<'k> {
     /// Scores and weights of the chunk for each head, into shared memory.
-    fn weights(&self, query: &QueryIn<'k>, shared: &Shared<'k>, chunk: V<'k>, seen: Seen<'k>) {
-        let (k, layout) = (self.k, self.attention.layout);
-        let position = chunk * KEYS + self.lane;
-        let visible = [0, CLUSTER].map(|apart| seen.holds(position + apart) & self.is_seen);
+    fn weights(&self) {
+        let Group { k, attention, shape, query, cache, shared, .. } = self.group;
+        let layout = attention.layout;
+        let position = self.number * KEYS + self.lane;
+        let visible = [0, CLUSTER].map(|apart| self.group.place.seen.holds(position + apart) & self.is_seen);
         let visible = k.vector(visible);
         let scales = |first: u32| {
             let at = self.block + self.lane + first;
-            let bits = [0, CLUSTER].map(|apart| self.cache.load(at + apart).cast(Scalar::I32));
+            let bits = [0, CLUSTER].map(|apart| cache.load(at + apart).cast(Scalar::I32));
             // What lies at keys that are not visible is no float.
             where_visible(visible, k.vector(bits)).cast(Scalar::F32)
         };
         let (key_scales, value_scales) = (scales(layout.key_scales()), scales(layout.value_scales()));
-        for (i, scores) in (0..).zip(self.scores(query)) {
-            let (head, _) = self.head(k.u32(i));
-            let scale = query_scale(k, query.scales.load(head), self.attention.kappa);
-            let weights = chunk_weights(k, self.attention, scores, key_scales, scale, visible);
+        for (i, scores) in (0..).zip(self.scores()) {
+            let (head, _) = self.group.head(self.first_of_tile, k.u32(i));
+            let scale = query_scale(k, query.scales.load(head), attention.kappa);
+            let weights = chunk_weights(k, attention, scores, key_scales, scale, visible);
             let of_values = value_weights(k, &weights, value_scales);
             let word = word_of_weights(k, &of_values);
-            let state = self.cluster * self.heads + i;
+            let state = self.cluster * shape.heads + i;
             shared.weights.store(state * WEIGHT_WORDS + number_of_word(k), word);
             k.when(self.lane.eq(k.u32(0)), || {
                 shared.steps.store(state, of_values.step);
@@ -225,18 +392,18 @@ impl<'k> Work<'k> {
 
     /// `S = 128*HH + (HL + LH)` of the invocation's two keys, for each head
     /// (`core::numerics::attention::score_dot`).
-    fn scores(&self, query: &QueryIn<'k>) -> Vec<V<'k>> {
-        let (k, layout) = (self.k, self.attention.layout);
-        let blocks = layout.head_len / 16;
+    fn scores(&self) -> Vec<V<'k>> {
+        let Group { k, attention, shape, .. } = self.group;
+        let blocks = attention.layout.head_len / 16;
         let step = (1..=UNROLLED).rev().find(|step| blocks.is_multiple_of(*step)).unwrap_or(1);
         // HH and HL + LH of both keys, for each head; nothing is read of a chunk that is not seen.
-        let zeros = vec![k.vector([k.i32(0); 4]); self.heads as usize];
+        let zeros = vec![k.vector([k.i32(0); 4]); shape.heads as usize];
         let end = self.is_seen.select(k.u32(blocks), k.u32(0));
         let sums = k.fold_any([k.u32(0), end], step, &zeros, |first, sums| {
             let mut sums: Vec<[V<'k>; 4]> =
                 sums.iter().map(|sums| [0, 1, 2, 3].map(|i| sums.part(i))).collect();
             for block in 0..step {
-                self.add_dots(query, first + block, &mut sums);
+                self.add_dots(first + block, &mut sums);
             }
             sums.into_iter().map(|sums| k.vector(sums)).collect()
         });
@@ -245,14 +412,14 @@ impl<'k> Work<'k> {
     }
 
     /// Adds the dot products of dimensions `16e..` of both keys and each head.
-    fn add_dots(&self, query: &QueryIn<'k>, e: V<'k>, sums: &mut [[V<'k>; 4]]) {
-        let (k, layout) = (self.k, self.attention.layout);
+    fn add_dots(&self, e: V<'k>, sums: &mut [[V<'k>; 4]]) {
+        let Group { k, attention, query, cache, .. } = self.group;
+        let layout = attention.layout;
         let at = self.block + (self.lane << 2) + e * (4 * KEYS);
-        let keys = [0, CLUSTER].map(|apart| {
-            [0, layout.key_low()].map(|plane| self.cache.load_vector(at + (4 * apart + plane), 4))
-        });
+        let keys = [0, CLUSTER]
+            .map(|apart| [0, layout.key_low()].map(|plane| cache.load_vector(at + (4 * apart + plane), 4)));
         for (i, sums) in (0..).zip(sums) {
-            let word = self.head(k.u32(i)).0 * (layout.head_len / 4) + (e << 2);
+            let word = self.group.head(self.first_of_tile, k.u32(i)).0 * (layout.head_len / 4) + (e << 2);
             let (high, low) = (query.high.load_vector(word, 4), query.low.load_vector(word, 4));
             for t in 0..4 {
                 let (qh, ql) = (high.part(t), low.part(t));
@@ -267,19 +434,20 @@ impl<'k> Work<'k> {
 
     /// o of the chunk for each head, into shared memory: exact sums over its keys
     /// (`core::numerics::attention::weighted_values`).
-    fn values(&self, shared: &Shared<'k>) {
-        let (k, layout) = (self.k, self.attention.layout);
+    fn values(&self) {
+        let Group { k, attention, shape, cache, shared, .. } = self.group;
+        let layout = attention.layout;
         let words = layout.head_len / 4;
-        let first_state = self.cluster * self.heads;
+        let first_state = self.cluster * shape.heads;
         for first in (0..words).step_by(CLUSTER as usize) {
             let e = self.lane + first;
             k.when(self.is_seen & e.lt(k.u32(words)), || {
-                let mut sums = vec![[[k.i32(0); 4]; 2]; self.heads as usize];
+                let mut sums = vec![[[k.i32(0); 4]; 2]; shape.heads as usize];
                 for quarter in 0..4 {
                     let keys: Vec<[V<'k>; 4]> = (4 * quarter..4 * quarter + 4)
                         .map(|q| {
                             let at = self.block + (e << 2) + (layout.values() + 4 * q * words);
-                            transpose(self.cache.load_vector(at, 4))
+                            transpose(cache.load_vector(at, 4))
                         })
                         .collect();
                     for (i, sums) in (0..).zip(&mut sums) {
@@ -302,33 +470,5 @@ impl<'k> Work<'k> {
                 }
             });
         }
-    }
-
-    /// Level 1: the chunks that are seen merge in ascending order, a dimension of a head to an invocation.
-    fn merge(&self, shared: &Shared<'k>, states: &States<'k>, group: V<'k>, chunks: [V<'k>; 2]) {
-        let k = self.k;
-        let head_len = states.head_len;
-        let [first, end] = chunks.map(|chunk| chunk - group * GROUP);
-        let all = self.heads * head_len;
-        k.each(k.local_id(), k.u32(all), LANES, |pair| {
-            let (i, d) = (pair / head_len, pair % head_len);
-            let (head, exists) = self.head(i);
-            let merged = k.fold(first, end, 1, State::none(k).parts(), |chunk, merged| {
-                let state = chunk * self.heads + i;
-                let later = State {
-                    max: shared.maxima.load(state),
-                    sum: shared.sums.load(state),
-                    output: shared.outputs.load(state * head_len + d),
-                };
-                State::from_parts(merged).merge(k, later, chunk.eq(first)).parts()
-            });
-            let merged = State::from_parts(merged);
-            let at = head * states.groups + group;
-            k.when(exists, || states.outputs.store(at * head_len + d, snap(k, merged.output)));
-            k.when(exists & d.eq(k.u32(0)), || {
-                states.maxima.store(at, merged.max);
-                states.sums.store(at, merged.sum);
-            });
-        });
     }
 }

@@ -22,7 +22,7 @@ use unisonic_core::numerics::fwht::{fwht_block, fwht_scales};
 
 use super::super::elementary::{abs_bits, exp2_pair, recip, snap};
 use super::super::fit::Room;
-use super::super::kv::{KEYS, Pages};
+use super::super::kv::{KEYS, PageTable, Pages};
 use super::super::reduce::CLUSTER;
 use super::super::{Grid, GridKernel};
 use super::chunk::{ValueSteps, query_scale, score, transpose, weight, where_visible};
@@ -94,7 +94,7 @@ pub fn attention_prefill(attention: Attention, shape: PrefillShape) -> GridKerne
         let planes = [k.read("high", Scalar::I8x4), k.read("low", Scalar::I8x4)];
         let scales = k.read("scales", Scalar::F32);
         let (positions, tiles) = (k.read("positions", Scalar::U32), k.read("tiles", Scalar::U32));
-        let pages = Pages::declare(k);
+        let pages = PageTable::declare(k);
         let cache = k.read("cache", Scalar::I8x4);
         let out = k.write("out", Scalar::F32);
         // The state of all groups, which is touched once a group.
@@ -105,7 +105,7 @@ pub fn attention_prefill(attention: Attention, shape: PrefillShape) -> GridKerne
         let (first_row, rows) = (tiles.load(tile * 2), tiles.load(tile * 2 + 1));
         let seen_at = |row| Seen::new(k, positions.load(row), attention.window);
         let (first_seen, last_seen) = (seen_at(first_row), seen_at(first_row + rows - 1));
-        let pages = pages(first_row);
+        let pages = pages.of(first_row);
 
         let lane = k.local_id() & (CLUSTER - 1);
         let (g, t) = (lane >> 2, lane & 3);

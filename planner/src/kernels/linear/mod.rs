@@ -3,7 +3,7 @@
 //!
 //! [`split_k()`] is for few rows, [`tiled()`] for many. Formats differ in `integers.rs` (from planes to registers) and
 //! `scales.rs`; `totals.rs` is the arithmetic of a superblock, `output.rs` what becomes of a sum. Start reading at
-//! [`split_k()`].
+//! [`linear()`].
 
 mod integers;
 mod operands;
@@ -14,6 +14,11 @@ mod staged;
 mod tiled;
 mod totals;
 
+use unisonic_core::launch::Hardware;
+use unisonic_core::planes::activation::ActivationLayout;
+use unisonic_core::planes::weight::WeightLayout;
+
+use super::GridKernel;
 pub use operands::{Operands, Region};
 pub use output::{Epilogue, Output, Residual};
 pub use split_k::{SplitK, split_k};
@@ -26,6 +31,23 @@ pub enum Form {
     Matrix,
     /// `dot4`, a row after the other: for devices without matrix instructions, and few rows.
     Dot4,
+}
+
+/// Rows from which a tile of the result has work for a workgroup.
+const TILED_ROWS: u32 = 32;
+
+/// The linear layer in the form and tuning that are fast on a device: [`tiled()`] for many rows where the device has what it
+/// takes, otherwise [`split_k()`].
+pub fn linear(
+    weights: WeightLayout,
+    x: ActivationLayout,
+    epilogue: Epilogue,
+    hardware: &Hardware,
+) -> GridKernel {
+    match Tiled::new(weights, x, hardware).filter(|_| x.rows() >= TILED_ROWS) {
+        Some(tuning) => tiled(weights, x, epilogue, tuning),
+        None => split_k(weights, x, epilogue, SplitK::new(weights, x, hardware)),
+    }
 }
 
 #[cfg(test)]

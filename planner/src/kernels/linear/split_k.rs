@@ -2,9 +2,12 @@
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V, kernel};
+use unisonic_core::launch::Hardware;
 use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::weight::{GROUP_ROWS, WeightFormat, WeightLayout};
 
+use super::super::fit::Room;
+use super::super::reduce::CLUSTER;
 use super::super::{Grid, GridKernel};
 use super::Form;
 use super::operands::{Activations, Columns, Global, Operands, Place};
@@ -31,21 +34,47 @@ pub struct SplitK {
 }
 
 impl SplitK {
-    /// What is fast on the GPUs that were measured: about half as many clusters as superblocks.
-    pub fn new(weights: WeightLayout, x: ActivationLayout) -> Self {
+    /// What is fast on the GPUs that were measured: about half as many clusters as superblocks, in whole subgroups, and
+    /// 16 KiB of partial results; less where the device has less.
+    pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Self {
         let superblocks = weights.superblocks();
-        let warps = if superblocks <= 16 { superblocks.div_ceil(2) } else { 15 };
-        let tiles = x.tiles().min(4);
-        // 16 KiB of partial results.
-        let rounds = (256 / (warps * tiles * x.tile_rows())).clamp(1, superblocks.div_ceil(warps));
-        // So many registers an invocation needs, of the 65,536 of a multiprocessor.
-        let registers = match (weights.format(), tiles) {
+        let (form, most_tiles) = match hardware.caps.mma32 {
+            true => (Form::Matrix, 4),
+            // Each row has sums of its own in registers.
+            false => (Form::Dot4, 2),
+        };
+        let tiles = x.tiles().min(most_tiles);
+        let one = Self { form, warps: 1, groups: 1, tiles, rounds: 1, resident: 1 };
+
+        let step = (hardware.caps.subgroup / CLUSTER).max(1);
+        let wanted = if superblocks <= 16 { superblocks.div_ceil(2) } else { 15 };
+        let most = wanted.next_multiple_of(step).min(hardware.workgroup / CLUSTER);
+        let fits = |tuning: &Self| tuning.room(x).fits(hardware);
+        let largest = |warps: u32| {
+            let rounds = (256 / (warps * tiles * x.tile_rows())).clamp(1, superblocks.div_ceil(warps));
+            (1..=rounds).rev().map(|rounds| Self { warps, rounds, ..one }).find(fits)
+        };
+        let tuning = (1..=most / step).rev().find_map(|steps| largest(steps * step));
+        let tuning = tuning.unwrap_or(Self { warps: step, ..one });
+        Self { resident: tuning.resident(weights.format()), ..tuning }
+    }
+
+    /// For so many registers as an invocation needs, of the 65,536 of a multiprocessor.
+    fn resident(self, format: WeightFormat) -> u32 {
+        let registers = match (format, self.tiles) {
+            // Of two tiles; with fewer, NVIDIA's assembler spills.
+            _ if self.form == Form::Dot4 => 128,
             (WeightFormat::W16, 1) => 120,
             (_, 1) => 72,
             (_, tiles) => 64 + 16 * tiles,
         };
-        let resident = ((2048 + warps * registers / 2) / (warps * registers)).max(1);
-        Self { form: Form::Matrix, warps, groups: 1, tiles, rounds, resident }
+        ((2048 + self.warps * registers / 2) / (self.warps * registers)).max(1)
+    }
+
+    fn room(self, x: ActivationLayout) -> Room {
+        let partials =
+            self.rounds * self.warps * GROUP_ROWS as u32 * x.tile_rows() * self.groups * self.tiles;
+        Room { workgroup: self.warps * CLUSTER, shared_len_bytes: 4 * partials, exchanged: 1 }
     }
 }
 

@@ -52,9 +52,9 @@ impl Stages {
     }
 
     /// Bytes of shared memory.
-    pub fn len_bytes(self) -> u64 {
+    pub fn len_bytes(self) -> u32 {
         let x: u32 = Region::ALL.iter().filter_map(|&region| self.region_len(region)).sum();
-        4 * u64::from(self.count * self.groups * self.unit_len() + x)
+        4 * (self.count * self.groups * self.unit_len() + x)
     }
 
     /// Declares the arrays.

@@ -2,10 +2,11 @@
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::kernel;
-use unisonic_core::kir::verify::MAX_SHARED_LEN_BYTES;
+use unisonic_core::launch::Hardware;
 use unisonic_core::planes::activation::{ActivationLayout, TILE_ROWS};
 use unisonic_core::planes::weight::WeightLayout;
 
+use super::super::fit::Room;
 use super::super::{Grid, GridKernel};
 use super::Form;
 use super::operands::{Activations, Columns, Operands, Place};
@@ -30,13 +31,18 @@ pub struct Tiled {
 
 impl Tiled {
     /// The tile that was measured to be fastest for Q4_K, 128 weight rows by 32 rows with four clusters and two stages, or
-    /// for larger formats a part of it that fits shared memory.
-    pub fn new(weights: WeightLayout, x: ActivationLayout) -> Self {
+    /// for larger formats a part of it that fits shared memory. None where no part does, and without matrix instructions.
+    pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
         let sizes = [(2, 8), (2, 4), (1, 8), (1, 4), (1, 2)];
         let tunings =
             sizes.map(|(groups, tiles)| Self { warps: [4, 1], groups, tiles, stages: 2, resident: 2 });
-        let fits = |tuning: &Self| tuning.stages(weights, x).len_bytes() <= MAX_SHARED_LEN_BYTES;
-        tunings.into_iter().find(fits).unwrap_or(tunings[sizes.len() - 1])
+        let fits = |tuning: &Self| tuning.room(weights, x).fits(hardware);
+        tunings.into_iter().find(fits).filter(|_| hardware.caps.mma32)
+    }
+
+    fn room(self, weights: WeightLayout, x: ActivationLayout) -> Room {
+        let stages = self.stages(weights, x);
+        Room { workgroup: stages.threads, shared_len_bytes: stages.len_bytes(), exchanged: 1 }
     }
 
     fn stages(self, weights: WeightLayout, x: ActivationLayout) -> Stages {

@@ -1,5 +1,6 @@
 //! Samples of attention. States of chunks that follow each other merge by `core::numerics::merge`.
 
+use unisonic_core::launch::Hardware;
 use unisonic_core::numerics::attention::{
     Q16, default_kappa, default_scale, finish, kappa_with_soft_cap, visible_in_chunk,
 };
@@ -159,23 +160,32 @@ pub fn attention_decode_samples(extent: Extent) -> Box<dyn Iterator<Item = Sampl
     /// Rows as (sequence, position): first keys, ends of chunks and of groups, chunks that are not full.
     const ROWS: [&[(u32, u32)]; 5] =
         [&[(0, 0), (1, 64), (1, 63)], &[(0, 129)], &[(1, 130), (0, 360)], &[(0, 1023)], &[(0, 0), (0, 1099)]];
-    /// Query heads of a workgroup; none: the most.
-    const TILES: [Option<u32>; 4] = [None, Some(1), Some(2), Some(3)];
+    /// Clusters and query heads of a workgroup; none: those that are used.
+    const SHAPES: [Option<(u32, u32)>; 8] = [
+        None,
+        Some((16, 1)),
+        Some((16, 2)),
+        Some((8, 3)),
+        Some((4, 2)),
+        Some((2, 1)),
+        Some((1, 2)),
+        Some((16, 3)),
+    ];
     let sizes = [
         HEAD_LENS.len(),
         HEADS.len(),
         WINDOWS.len(),
         ROWS.len(),
         SOFT_CAPS.len(),
-        TILES.len(),
+        SHAPES.len(),
         DEVICES.len(),
     ];
     let choices = extent.combinations_with_drawn(sizes, 3).into_iter();
-    Box::new(choices.map(|[head_len, heads, window, rows, soft_cap, tile, device]| {
+    Box::new(choices.map(|[head_len, heads, window, rows, soft_cap, shape, device]| {
         let attention = attention(HEAD_LENS[head_len], HEADS[heads], window, soft_cap);
-        let shape = match TILES[tile] {
-            Some(heads) => DecodeShape { heads },
-            None => DecodeShape::largest(attention),
+        let shape = match SHAPES[shape] {
+            Some((clusters, heads)) => DecodeShape { clusters, heads },
+            None => DecodeShape::new(attention, 1 << 20, &Hardware::SM_86),
         };
         let batch = Batch::new(attention, tokens(ROWS[rows]));
         // A place that nobody uses, too.

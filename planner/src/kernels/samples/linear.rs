@@ -1,6 +1,7 @@
 //! Samples of linear layers: every format that planes lay out, as blocks or as W16.
 
 use unisonic_core::format::blocks::{BlockFormat, DecodedRow, decode_row};
+use unisonic_core::launch::Hardware;
 use unisonic_core::numerics::a16::A16Row;
 use unisonic_core::numerics::linear::linear_row;
 use unisonic_core::numerics::range::logit_in_range;
@@ -15,6 +16,9 @@ use super::buffers::Buffers;
 use super::data::{blocks, bytes, flags, hard_rows, rows, word_bytes};
 use super::planes::{A16Rows, W16Rows, a16_form};
 use super::{DEVICES, Extent, Sample};
+
+/// Devices whose tuning is among others.
+const USED: [Hardware; 2] = [Hardware::SM_86, Hardware::LEAST];
 
 /// Weight rows: no multiples of 16 too.
 const WEIGHT_ROWS: [usize; 7] = [16, 40, 7, 33, 24, 17, 16];
@@ -42,7 +46,7 @@ pub fn split_k_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     const ROWS: [usize; 6] = [1, 2, 3, 4, 8, 16];
     /// One cluster and many, barriers in between and none, more groups and tiles than there are.
     const TUNINGS: [[u32; 4]; 5] = [[2, 1, 1, 1], [3, 1, 2, 2], [1, 2, 1, 1], [4, 1, 4, 1], [2, 3, 2, 4]];
-    let choices = choices(extent, ROWS.len(), 2 * TUNINGS.len() + 1);
+    let choices = choices(extent, ROWS.len(), 2 * TUNINGS.len() + USED.len());
     Box::new(choices.into_iter().map(move |[format, shape, rows, tuning, epilogue, device]| {
         let case = Case::new(format, shape, ROWS[rows], epilogue);
         let tuning = match TUNINGS.get(tuning / 2) {
@@ -50,8 +54,7 @@ pub fn split_k_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
                 let form = [Form::Matrix, Form::Dot4][tuning % 2];
                 SplitK { form, warps, groups, tiles, rounds, resident: 1 }
             }
-            // What is used.
-            None => SplitK::new(case.weights, case.x),
+            None => SplitK::new(case.weights, case.x, &USED[tuning - 2 * TUNINGS.len()]),
         };
         case.sample(split_k(case.weights, case.x, case.epilogue, tuning), &tuning, device)
     }))
@@ -69,7 +72,9 @@ pub fn tiled_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
                 Tiled { warps: [of_rows, of_tiles], groups, tiles, stages, resident: 1 }
             }
             // What is used.
-            None => Tiled::new(case.weights, case.x),
+            None => {
+                Tiled::new(case.weights, case.x, &USED[0]).unwrap_or_else(|| panic!("{:?} has room", USED[0]))
+            }
         };
         case.sample(tiled(case.weights, case.x, case.epilogue, tuning), &tuning, device)
     }))
