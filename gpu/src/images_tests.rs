@@ -58,7 +58,7 @@ fn layout(weight: &Weight) -> WeightLayout {
         Encoding::Block(format) => WeightFormat::Block(format),
         Encoding::W16(_) | Encoding::F32(_) => WeightFormat::W16,
     };
-    WeightLayout::new(format, weight.rows as usize, weight.cols as usize).unwrap()
+    WeightLayout::new(format, weight.rows as usize, weight.cols as usize).expect("a test may panic")
 }
 
 fn images(plan: &Plan) -> Vec<Image> {
@@ -92,15 +92,17 @@ fn load_from(plan: &Plan, source: &MemoryWeights) -> Loaded {
         images,
     };
     let machine = SharedMachine::new(InterpreterMachine { hardware: Hardware::LEAST });
-    let areas = Areas::allocate(&machine, plan, &memory).unwrap();
+    let areas = Areas::allocate(&machine, plan, &memory).expect("a test may panic");
     let progress = Mutex::new(vec![]);
-    let report = |now: LoadProgress| progress.lock().unwrap().push((now.loaded_bytes, now.total_bytes));
+    let report = |now: LoadProgress| {
+        progress.lock().expect("a test may panic").push((now.loaded_bytes, now.total_bytes))
+    };
     let result = load(plan, source, &memory.images, &areas, &report).map_err(|error| error.to_string());
     let bytes = (0..).zip(&memory.images).map(|(index, image)| {
         let len_bytes = image.len_bytes(plan);
         read(&areas, &Place { area: Area::Image(index), offset_bytes: 0, len_bytes })
     });
-    Loaded { result, images: bytes.collect(), progress: progress.into_inner().unwrap() }
+    Loaded { result, images: bytes.collect(), progress: progress.into_inner().expect("a test may panic") }
 }
 
 /// A run without launches gives back what lies at a place.
@@ -112,9 +114,9 @@ fn read(areas: &Areas<InterpreterMachine>, place: &Place) -> Vec<u8> {
         inputs: areas.span(&empty),
         results: vec![areas.span(place)],
     };
-    let mut recording = machine.record(&work).unwrap();
+    let mut recording = machine.record(&work).expect("a test may panic");
     let mut bytes = vec![0; place.len_bytes as usize];
-    machine.run(&mut recording, &[], Default::default(), &mut bytes).unwrap();
+    machine.run(&mut recording, &[], Default::default(), &mut bytes).expect("a test may panic");
     bytes
 }
 
@@ -125,7 +127,7 @@ fn images_are_as_packed_in_one_go() {
     let loaded = load_from(&plan, &source);
     assert_eq!(loaded.result, Ok(()));
     let packed = |id: usize| {
-        let rows = load_weight(&source, &plan.weights[id]).unwrap();
+        let rows = load_weight(&source, &plan.weights[id]).expect("a test may panic");
         let layout = layout(&plan.weights[id]);
         words(&pack(layout, layout.groups() as usize, &rows))
     };
@@ -162,7 +164,7 @@ fn progress_counts_each_tensor_once() {
 fn bytes_that_no_kernel_takes_apart_are_checked_too() {
     let plan = plan();
     let mut source = source(&plan);
-    let blocks = source.0.get_mut("blocks").unwrap();
+    let blocks = source.0.get_mut("blocks").expect("a test may panic");
     // The scales of rows 4500 and 5002 are NaN; both lie in the second part.
     for row in [4500, 5002] {
         let at = row * COLS as usize / 32 * 34;
