@@ -65,7 +65,7 @@ pub struct FileArg {
 #[derive(Args)]
 #[command(next_help_heading = "Loading")]
 pub struct LoadArgs {
-    /// What the model runs on: cpu, cuda[:N], vulkan[:N], or, slow and for comparisons, cpu-scalar and interpreter. `unisonic
+    /// What the model runs on: cpu, cuda:N, vulkan:N, or, slow and for comparisons, cpu-scalar and interpreter. `unisonic
     /// devices` says what there is
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     pub device: DeviceName,

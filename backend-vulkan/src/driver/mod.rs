@@ -7,12 +7,12 @@
 //!
 //! Buffers have device addresses, so that no descriptor and no range limit is in the way. A recording ([`Recording`]) is a
 //! list of command buffers made once: copy the inputs, run every launch with a barrier after it, copy the results. What a
-//! launch is given lies in one device buffer ([`constants`]); the command buffer only pushes its address. A run writes the
+//! launch is given lies in one device buffer (`constants.rs`); the command buffer only pushes its address. A run writes the
 //! inputs into mapped memory, submits, waits for one fence, and allocates nothing.
 //!
 //! # Who owns what
 //!
-//! Every handle holds the [`device::Device`], which goes last, after it is idle; the device holds the instance, and that the
+//! Every handle holds the device (`device.rs`), which goes last, after it is idle; the device holds the instance, and that the
 //! loader's library. So anything may be dropped in any order. A device that was lost stays lost (`error.rs`).
 //!
 //! Start reading at `machine.rs`, then `record.rs`.

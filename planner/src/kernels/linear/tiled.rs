@@ -25,7 +25,7 @@ pub struct Tiled {
     pub tiles: u32,
     /// Superblocks in shared memory, at least 2: the one that is computed with, and those under way.
     pub stages: u32,
-    /// Workgroups that a multiprocessor should hold at once ([`super::SplitK::resident`]).
+    /// Workgroups that a multiprocessor should hold at once, as in `SplitK`.
     pub resident: u32,
 }
 
