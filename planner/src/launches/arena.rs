@@ -37,10 +37,8 @@ pub enum Region {
     Planes,
     /// A16 and Q16: the scales.
     Scales,
-    /// A16: digits over eight sub-blocks.
-    Digits8,
-    /// A16: digits over sixteen.
-    Digits16,
+    /// A16: digits of the sums over sub-blocks, of the one kind that its weights need.
+    Digits,
     /// A16: sums over blocks.
     Sums,
     /// Q16: the high plane.
@@ -59,8 +57,7 @@ pub fn regions(kind: BufferKind, rows: u32) -> Result<Vec<(Region, u64)>, Layout
             vec![
                 (Region::Planes, words(layout.planes_len())),
                 (Region::Scales, words(layout.scales_len())),
-                (Region::Digits8, words(layout.digits_len())),
-                (Region::Digits16, words(layout.digits_len())),
+                (Region::Digits, words(layout.digits_len())),
                 (Region::Sums, words(layout.sums_len())),
             ]
         }

@@ -65,8 +65,7 @@ impl Bind<'_> {
             (Op::Linear { bias, .. }, "bias") => vector((*bias)?),
             (Op::Linear { x, .. }, "x_planes") => self.region(*x, Region::Planes),
             (Op::Linear { x, .. }, "x_scales") => self.region(*x, Region::Scales),
-            (Op::Linear { x, .. }, "x_digits" | "x_digits8") => self.region(*x, Region::Digits8),
-            (Op::Linear { x, .. }, "x_digits16") => self.region(*x, Region::Digits16),
+            (Op::Linear { x, .. }, "x_digits") => self.region(*x, Region::Digits),
             (Op::Linear { x, .. }, "x_sums") => self.region(*x, Region::Sums),
             (Op::Linear { add, .. } | Op::RmsNorm { add, .. }, "add") => values((*add)?),
             (Op::RmsNorm { weight, .. }, "weight") => vector(*weight),
@@ -148,8 +147,7 @@ fn a16_region(name: &str) -> Option<Region> {
     match name {
         "planes" => Some(Region::Planes),
         "scales" => Some(Region::Scales),
-        "digits" | "digits8" => Some(Region::Digits8),
-        "digits16" => Some(Region::Digits16),
+        "digits" => Some(Region::Digits),
         "sums" => Some(Region::Sums),
         _ => None,
     }
