@@ -5,10 +5,12 @@
 //! of batches that come, and replays them. [`interpreter`] is a machine without hardware.
 //!
 //! Start reading at [`machine`], then [`device`]; `program.rs` has a run, `recordings.rs` and `shapes.rs` what is replayed
-//! for which batch, `areas.rs` device memory, `images.rs` what is loaded into it.
+//! for which batch, `areas.rs` device memory, `images.rs` what is loaded into it; [`hazards`] says which launches have to wait
+//! for others.
 
 mod areas;
 pub mod device;
+pub mod hazards;
 mod images;
 mod in_order;
 pub mod interpreter;

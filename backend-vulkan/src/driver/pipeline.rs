@@ -20,7 +20,8 @@ struct Compiled {
     device: Arc<Device>,
     raw: vk::Pipeline,
     name: String,
-    addresses: usize,
+    /// For each object that a launch gives the address of, whether the kernel writes it.
+    writes: Vec<bool>,
     params: usize,
 }
 
@@ -64,7 +65,7 @@ impl Pipeline {
             device: device.clone(),
             raw,
             name: kernel.name.clone(),
-            addresses: abi::addressed(kernel).count(),
+            writes: abi::addressed(kernel).map(|id| kernel.objects[id.index()].space.is_writable()).collect(),
             params: kernel.params.len(),
         })))
     }
@@ -78,9 +79,9 @@ impl Pipeline {
         self.0.raw
     }
 
-    /// Objects that a launch gives the addresses of.
-    pub(super) fn addresses(&self) -> usize {
-        self.0.addresses
+    /// For each object that a launch gives the address of, whether the kernel writes it.
+    pub(super) fn writes(&self) -> &[bool] {
+        &self.0.writes
     }
 
     /// Parameters of a launch.

@@ -1,8 +1,9 @@
 //! Launches recorded into command buffers, once.
 //!
 //! The first command buffer begins with the copy of inputs and workgroup counts out of mapped memory, the last one ends with the
-//! copy of results into mapped memory; between them is each launch, after a barrier that makes all before it visible.
-//! They are submitted in order to one queue, so that barriers hold across them.
+//! copy of results into mapped memory; between them is each launch, after a barrier where it touches what another since the
+//! last barrier wrote, or writes what that touched: what does not depend on each other runs side by side. They are submitted
+//! in order to one queue, so that barriers hold across them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use ash::vk;
 use unisonic_core::kir::abi::ALIGN_BYTES;
 use unisonic_core::launch::Workgroups;
+use unisonic_gpu::hazards::{Access, Hazards};
 use unisonic_gpu::machine::{Dispatch, MachineError, Span, Work};
 
 use super::constants::{Constants, Groups, PerTile, check_groups};
@@ -86,8 +88,14 @@ impl Recording {
         };
         let recorder =
             Recorder { device, recording: &recording, constants: &constants, buffer: &buffer, work };
+        let waits = waits(work);
+        tracing::debug!(
+            launches = work.dispatches.len(),
+            barriers = waits.iter().filter(|&&waits| waits).count(),
+            "recorded"
+        );
         for (number, piece) in pieces.iter().enumerate() {
-            recorder.piece(number, piece, pieces.len())?;
+            recorder.piece(number, piece, pieces.len(), &waits)?;
         }
         Ok(recording)
     }
@@ -106,6 +114,19 @@ fn pieces(dispatches: usize, most: Option<u32>) -> Vec<Range<usize>> {
         }
         start = end;
     }
+}
+
+/// For each launch whether a barrier has to be before it.
+fn waits(work: &Work<VulkanMachine>) -> Vec<bool> {
+    let mut hazards = Hazards::default();
+    let of = |dispatch: &MachineDispatch| {
+        let accesses = dispatch.spans.iter().zip(dispatch.kernel.writes()).map(|(span, &writes)| {
+            let start = span.buffer.address() + span.offset_bytes;
+            Access { start, end: start + span.len_bytes, writes }
+        });
+        hazards.needs_barrier(accesses)
+    };
+    work.dispatches.iter().map(of).collect()
 }
 
 fn constants(work: &Work<VulkanMachine>) -> Constants {
@@ -154,8 +175,8 @@ fn check_dispatch(device: &Arc<Device>, dispatch: &MachineDispatch) -> Result<()
         return Err(misuse(&call, "it was compiled for another device".to_owned()));
     }
     let (spans, params) = (dispatch.spans.len(), dispatch.params.len());
-    if (spans, params) != (kernel.addresses(), kernel.params()) {
-        let (addresses, wanted) = (kernel.addresses(), kernel.params());
+    if (spans, params) != (kernel.writes().len(), kernel.params()) {
+        let (addresses, wanted) = (kernel.writes().len(), kernel.params());
         let reason = format!("{spans} spans and {params} parameters, where it has {addresses} and {wanted}");
         return Err(misuse(&call, reason));
     }
@@ -192,7 +213,13 @@ const KERNELS: vk::PipelineStageFlags = vk::PipelineStageFlags::COMPUTE_SHADER;
 
 impl Recorder<'_> {
     /// A command buffer.
-    fn piece(&self, number: usize, dispatches: &Range<usize>, pieces: usize) -> Result<(), MachineError> {
+    fn piece(
+        &self,
+        number: usize,
+        dispatches: &Range<usize>,
+        pieces: usize,
+        waits: &[bool],
+    ) -> Result<(), MachineError> {
         let commands = self.recording.submissions.commands(number);
         let (raw, health) = (&self.device.raw, &self.device.health);
         // SAFETY: nothing runs yet; the command buffer is recorded once, here, from beginning to end, of things that the
@@ -205,7 +232,7 @@ impl Recorder<'_> {
             }
             let mut bound = vk::Pipeline::null();
             for index in dispatches.clone() {
-                if index > 0 {
+                if waits[index] {
                     self.barrier_between(commands);
                 }
                 self.dispatch(commands, index, &mut bound);
