@@ -8,6 +8,7 @@
 mod support;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use unisonic_core::kir::build::kernel;
 use unisonic_core::kir::interp;
@@ -405,6 +406,42 @@ fn a_lost_device_stays_lost() {
         for error in later {
             assert!(matches!(error, Some(MachineError::Lost { .. })), "{error:?}");
         }
+        // The process lives, and may open it again.
+        assert_eq!(chain(&opened(index, OpenOptions::default()), 0), (0..WORDS).collect::<Vec<_>>());
+    }
+}
+
+/// y\[i\] = y\[i\]·3 + turn, so many times
+fn turn_long() -> Kernel {
+    kernel("turn_long", WORKGROUP, |k| {
+        let (y, turns) = (k.read_write("y", Scalar::U32), k.param("turns", Scalar::U32));
+        let i = k.local_id();
+        k.each(k.u32(0), turns, 1, |turn| y.store(i, y.load(i) * 3 + turn));
+    })
+}
+
+#[test]
+fn a_run_that_does_not_end_loses_the_device() {
+    for index in devices_for("a hanging Vulkan device") {
+        // Without the validation layer, which finds that what the device may still use is never destroyed.
+        let options = OpenOptions { run_timeout: Some(Duration::from_millis(20)), ..OpenOptions::default() };
+        let machine = open(index, &options).unwrap();
+        let y = buffer(&machine, "y");
+        let kernel = machine.compile(&turn_long()).unwrap();
+        let work = Work {
+            dispatches: vec![dispatch(&kernel, &[&y], &[1 << 28], Workgroups::Fixed(1))],
+            inputs: part(&y, 0, 0),
+            results: vec![span(&y)],
+        };
+        let mut recording = machine.record(&work).unwrap();
+        let mut results = vec![0xEE; 4 * WORDS as usize];
+        for reason in ["it did not end within 0.02 seconds", "it was lost before, in vkWaitForFences"] {
+            let error = machine.run(&mut recording, &[], NO_TILES, &mut results).unwrap_err();
+            assert!(matches!(&error, MachineError::Lost { .. }), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+        assert!(results.iter().all(|&byte| byte == 0xEE), "a lost device has nothing to say");
+        drop((recording, work, kernel, y, machine));
         // The process lives, and may open it again.
         assert_eq!(chain(&opened(index, OpenOptions::default()), 0), (0..WORDS).collect::<Vec<_>>());
     }

@@ -1,6 +1,7 @@
 //! The opened device, which every handle holds.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ash::vk;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
@@ -34,6 +35,8 @@ pub struct Device {
     pub cache: vk::PipelineCache,
     /// Launches of a submission.
     pub dispatches_per_submission: Option<u32>,
+    /// How long a submission may take.
+    pub run_timeout: Duration,
     memory: Mutex<Memory>,
     physical: vk::PhysicalDevice,
     /// Goes after the device.
@@ -81,6 +84,7 @@ impl Device {
             layout: vk::PipelineLayout::null(),
             cache: vk::PipelineCache::null(),
             dispatches_per_submission: options.dispatches_per_submission,
+            run_timeout: options.run_timeout.unwrap_or(OpenOptions::RUN_TIMEOUT),
             memory: Mutex::new(Memory {
                 allocator: None,
                 used_bytes: 0,
@@ -127,6 +131,13 @@ impl Device {
         self.health.of("vkCreatePipelineCache", cache)
     }
 
+    /// The device does not come back from what it runs. It counts as lost, and stays open as long as the process lives, with
+    /// all that it may use.
+    pub fn hang(self: &Arc<Self>, call: &str, reason: &str) -> MachineError {
+        std::mem::forget(Arc::clone(self));
+        self.health.hang(call, reason)
+    }
+
     /// Device memory, which one buffer at a time is taken from or given back to.
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,7 +168,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: every handle holds the device, so that all that was made of it is gone but for what is destroyed here,
-        // once each, after the device is idle or lost. Null handles are ignored.
+        // once each, after the device is idle or lost; a device that hangs is held for ever. Null handles are ignored.
         unsafe {
             // A lost device has nothing more to wait for.
             let _ = self.raw.device_wait_idle();

@@ -1,6 +1,7 @@
 //! What a driver could not do, and whether the device is still there.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ash::prelude::VkResult;
 use ash::vk;
@@ -40,6 +41,7 @@ pub enum OpenError {
 pub struct Health {
     /// In which call.
     lost: OnceLock<String>,
+    hangs: AtomicBool,
 }
 
 impl Health {
@@ -59,6 +61,17 @@ impl Health {
         // Who comes second changes nothing.
         let _ = self.lost.set(call.to_owned());
         MachineError::Lost { call: call.to_owned(), reason: reason.to_owned() }
+    }
+
+    /// The device is lost, and may for ever use what it was given: nothing of it may be destroyed any more.
+    pub fn hang(&self, call: &str, reason: &str) -> MachineError {
+        self.hangs.store(true, Ordering::Relaxed);
+        self.lose(call, reason)
+    }
+
+    /// Whether something may still run on the lost device.
+    pub fn hangs(&self) -> bool {
+        self.hangs.load(Ordering::Relaxed)
     }
 
     /// What a call of the driver gave.

@@ -258,6 +258,11 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
+        if self.device.health.hangs() {
+            // The device may still write to it.
+            std::mem::forget(self.allocation.take());
+            return;
+        }
         // SAFETY: whoever gives the device a buffer to use holds it until that is over; it is destroyed once, before its
         // memory. A null handle is ignored.
         unsafe { self.device.raw.destroy_buffer(self.buffer, None) };

@@ -1,6 +1,7 @@
 //! How a device is opened.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How a device is opened. No option changes a bit of a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,12 +16,20 @@ pub struct OpenOptions {
     /// Launches of a submission; none for all of a recording in one. Drivers take a submission that runs for seconds for one
     /// that hangs.
     pub dispatches_per_submission: Option<u32>,
+    /// A submission that takes longer counts as one that hangs, and the device as lost; none for
+    /// [`OpenOptions::RUN_TIMEOUT`].
+    pub run_timeout: Option<Duration>,
     /// What pipelines were made of before ([`super::VulkanMachine::pipeline_cache`]); the driver ignores what is not its own.
     pub pipeline_cache: Vec<u8>,
     /// What is not used though the device has it.
     pub without: Without,
     /// The device counts as lost once it has taken so many submissions: for tests of what happens then.
     pub lost_after_submissions: Option<u64>,
+}
+
+impl OpenOptions {
+    /// Longer than any submission takes, on a processor too. Drivers of GPUs have watches of their own, of seconds.
+    pub const RUN_TIMEOUT: Duration = Duration::from_secs(600);
 }
 
 /// What of a device is not used.

@@ -96,6 +96,9 @@ impl Pipeline {
 
 impl Drop for Compiled {
     fn drop(&mut self) {
+        if self.device.health.hangs() {
+            return;
+        }
         // SAFETY: recordings hold their pipelines and have ended when they go; it is destroyed once.
         unsafe { self.device.raw.destroy_pipeline(self.raw, None) };
     }

@@ -1,6 +1,10 @@
 //! Submissions: how what was recorded runs.
+//!
+//! Who waits sleeps most of the time that the last run took, then asks again and again for a moment: a thread that wakes up
+//! is tens of microseconds late, which is much of the time of a small model's step.
 
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use ash::vk;
 use unisonic_core::launch::inputs::TileCounts;
@@ -8,8 +12,12 @@ use unisonic_gpu::machine::MachineError;
 
 use super::constants::commands;
 use super::device::Device;
+use super::enumerate::DeviceKind;
 use super::error::misuse;
 use super::record::Recording;
+
+/// How long at most the fence is asked again and again.
+const MOST_POLLING: Duration = Duration::from_millis(1);
 
 /// Command buffers that are submitted in order, and the fence at their end.
 pub struct Submissions {
@@ -17,6 +25,8 @@ pub struct Submissions {
     pool: vk::CommandPool,
     commands: Vec<vk::CommandBuffer>,
     fence: vk::Fence,
+    /// How long the last wait was.
+    last_wait: Duration,
 }
 
 impl Submissions {
@@ -28,15 +38,16 @@ impl Submissions {
         // SAFETY: the structures live through the calls, here and below; what was made is destroyed with the value.
         let pool = unsafe { device.raw.create_command_pool(&info, None) };
         let pool = device.health.of("vkCreateCommandPool", pool)?;
-        let mut made = Self { device: device.clone(), pool, commands: vec![], fence: vk::Fence::null() };
+        let (device, fence, last_wait) = (device.clone(), vk::Fence::null(), Duration::ZERO);
+        let mut made = Self { device, pool, commands: vec![], fence, last_wait };
         let count = u32::try_from(count).map_err(|_| misuse("recording", format!("{count} submissions")))?;
         let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(count);
         // SAFETY: as above.
-        let commands = unsafe { device.raw.allocate_command_buffers(&info) };
-        made.commands = device.health.of("vkAllocateCommandBuffers", commands)?;
+        let commands = unsafe { made.device.raw.allocate_command_buffers(&info) };
+        made.commands = made.device.health.of("vkAllocateCommandBuffers", commands)?;
         // SAFETY: as above.
-        let fence = unsafe { device.raw.create_fence(&vk::FenceCreateInfo::default(), None) };
-        made.fence = device.health.of("vkCreateFence", fence)?;
+        let fence = unsafe { made.device.raw.create_fence(&vk::FenceCreateInfo::default(), None) };
+        made.fence = made.device.health.of("vkCreateFence", fence)?;
         Ok(made)
     }
 
@@ -78,20 +89,55 @@ impl Submissions {
         self.device.health.of("vkQueueSubmit", submitted)
     }
 
-    /// Waits for what was submitted last. If that fails, nothing runs any more.
+    /// Waits for what was submitted last. If that fails, nothing runs any more, or the device is lost.
     pub fn wait(&mut self) -> Result<(), MachineError> {
-        // SAFETY: the fence is the device's. There is no time after which a launch counts as one that hangs: the driver knows
-        // better, and then says that the device is lost.
-        let waited = unsafe { self.device.raw.wait_for_fences(&[self.fence], true, u64::MAX) };
-        waited.map_err(|error| {
-            let error = self.device.health.failed("vkWaitForFences", error);
-            self.settle();
-            error
+        self.device.health.check("vkWaitForFences")?;
+        let began = Instant::now();
+        let waited = self.wait_for_fence(began);
+        self.last_wait = began.elapsed();
+        waited.map_err(|error| match error {
+            vk::Result::TIMEOUT => {
+                let seconds = self.device.run_timeout.as_secs_f32();
+                self.device.hang("vkWaitForFences", &format!("it did not end within {seconds} seconds"))
+            }
+            error => {
+                let error = self.device.health.failed("vkWaitForFences", error);
+                self.settle();
+                error
+            }
         })
+    }
+
+    fn wait_for_fence(&self, began: Instant) -> Result<(), vk::Result> {
+        let raw = &self.device.raw;
+        let sleep = |most: Duration| {
+            let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+            // SAFETY: the fence is the device's.
+            unsafe { raw.wait_for_fences(&[self.fence], true, most_ns) }
+        };
+        // A software device needs the processor for what is waited for.
+        if self.device.features.kind != DeviceKind::Software {
+            let most_sleeping = self.last_wait / 4 * 3;
+            match sleep(most_sleeping) {
+                Err(vk::Result::TIMEOUT) => (),
+                waited => return waited,
+            }
+            while began.elapsed() < most_sleeping + MOST_POLLING {
+                // SAFETY: the fence is the device's.
+                if unsafe { raw.get_fence_status(self.fence) }? {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+        }
+        sleep(self.device.run_timeout.saturating_sub(began.elapsed()))
     }
 
     /// After an error: waits until nothing runs that was submitted. A device that cannot do that is lost.
     fn settle(&self) {
+        if self.device.health.hangs() {
+            return;
+        }
         let queue = self.device.queue.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the queue is the device's, and locked.
         if let Err(error) = unsafe { self.device.raw.queue_wait_idle(queue.raw) } {
@@ -102,6 +148,9 @@ impl Submissions {
 
 impl Drop for Submissions {
     fn drop(&mut self) {
+        if self.device.health.hangs() {
+            return;
+        }
         // SAFETY: nothing runs: who submits waits before it lets go. Each is destroyed once; the pool frees its command
         // buffers, and null handles are ignored.
         unsafe {
@@ -131,6 +180,8 @@ impl Recording {
             ));
         }
         let commands = commands(&self.per_tile, tiles, device.features.limits.groups)?;
+        // A device that hangs may still read what was written before.
+        device.health.check("running")?;
         if let Some(staging) = &mut self.staging {
             staging.write(0, inputs);
             staging.write(inputs.len(), &commands);
