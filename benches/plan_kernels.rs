@@ -32,6 +32,7 @@ fn main() {
         rounds_to_even: true,
         preserves_signed_zeros: true,
         max_shared_len_bytes: 48 * 1024,
+        max_pushed_len_bytes: 128,
         matrix: None,
     };
     let matrices = spirv::Target { matrix: spirv::MatrixOrder::new([0, 2, 1, 3]), ..vulkan };

@@ -124,7 +124,7 @@ fn targets() -> [Target; 4] {
     };
     // Matrices with room to stage them and without.
     let matrices = support::matrix_gpu();
-    [support::GPU, least, matrices, Target { max_shared_len_bytes: 0, ..matrices }]
+    [support::GPU, least, matrices, Target { max_shared_len_bytes: 0, max_pushed_len_bytes: 128, ..matrices }]
 }
 
 const MATRIX_PRODUCT: spirv::Op = spirv::Op::CooperativeMatrixMulAddKHR;

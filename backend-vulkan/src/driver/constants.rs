@@ -1,7 +1,7 @@
-//! What the launches of a recording are given, in one device buffer.
+//! What the launches of a recording are given: records as push constants, and what is longer, in one device buffer.
 //!
 //! ```text
-//! record of the first launch | of the second | ... | workgroups of launches per tile
+//! record of the first such launch | of the second | ... | workgroups of launches per tile
 //! ```
 //!
 //! A record is `core::kir::abi`'s and begins at a multiple of [`RECORD_ALIGN_BYTES`]. Workgroups are a
@@ -19,15 +19,24 @@ const RECORD_ALIGN_BYTES: usize = 16;
 /// A `VkDispatchIndirectCommand`.
 const COMMAND_LEN_BYTES: usize = 12;
 
-/// The bytes of the records, and where everything will be.
+/// What launches are given, and where everything will be.
 #[derive(Debug, Default)]
 pub struct Constants {
-    /// Records.
+    /// Records in the buffer.
     pub bytes: Vec<u8>,
     /// For each launch its record.
-    pub records: Vec<u64>,
+    pub records: Vec<Record>,
     /// Each number of workgroups a tile.
     pub per_tile: Vec<PerTile>,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// It is pushed.
+    Pushed(Vec<u8>),
+    /// Its address is; it begins here in the buffer.
+    At(u64),
 }
 
 /// A number of workgroups a tile.
@@ -52,11 +61,16 @@ pub enum Groups {
 
 impl Constants {
     /// Adds the record of a launch.
-    pub fn push(&mut self, addresses: impl Iterator<Item = u64>, params: &[u32]) {
+    pub fn push(&mut self, addresses: impl Iterator<Item = u64>, params: &[u32], is_pushed: bool) {
+        let addresses = addresses.flat_map(u64::to_le_bytes);
+        let record: Vec<u8> = addresses.chain(params.iter().flat_map(|param| param.to_le_bytes())).collect();
+        if is_pushed {
+            self.records.push(Record::Pushed(record));
+            return;
+        }
         self.bytes.resize(self.bytes.len().next_multiple_of(RECORD_ALIGN_BYTES), 0);
-        self.records.push(self.bytes.len() as u64);
-        self.bytes.extend(addresses.flat_map(u64::to_le_bytes));
-        self.bytes.extend(params.iter().flat_map(|param| param.to_le_bytes()));
+        self.records.push(Record::At(self.bytes.len() as u64));
+        self.bytes.extend(record);
     }
 
     /// Makes room for the workgroups of a launch per tile, once for each number of them.
@@ -121,14 +135,16 @@ mod tests {
     #[test]
     fn records_are_aligned_and_commands_are_shared() {
         let mut constants = Constants::default();
-        constants.push([0x1_0000_0100].into_iter(), &[7]);
-        constants.push([0x200, 0x300].into_iter(), &[]);
+        constants.push([0x1_0000_0100].into_iter(), &[7], false);
+        constants.push([0x400].into_iter(), &[8], true);
+        constants.push([0x200, 0x300].into_iter(), &[], false);
         let of = |rows, groups| Workgroups::PerTile(rows, groups);
         let launches = [of(Rows::All, 4), Workgroups::Fixed(9), of(Rows::Outputs, 4), of(Rows::All, 4)];
         for (workgroups, kernel) in launches.into_iter().zip(["a", "b", "c", "d"]) {
             constants.share(workgroups, kernel);
         }
-        assert_eq!(constants.records, [0, 16]);
+        let pushed = Record::Pushed(vec![0, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0]);
+        assert_eq!(constants.records, [Record::At(0), pushed, Record::At(16)]);
         assert_eq!(constants.bytes[..16], [0, 1, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(constants.commands_at(), 32);
         assert_eq!(constants.commands_len_bytes(), 24);

@@ -6,7 +6,6 @@ use std::time::Duration;
 use ash::vk;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
-use unisonic_core::kir::abi::ADDRESS_LEN_BYTES;
 use unisonic_gpu::machine::MachineError;
 
 use super::error::{Health, misuse};
@@ -29,7 +28,7 @@ pub struct Device {
     pub health: Health,
     /// Its only queue.
     pub queue: Mutex<Queue>,
-    /// The layout of all pipelines: the address of a record as push constants.
+    /// The layout of all pipelines: a record, or its address, as push constants.
     pub layout: vk::PipelineLayout,
     /// What the driver keeps of pipelines.
     pub cache: vk::PipelineCache,
@@ -117,7 +116,7 @@ impl Device {
         let push = [vk::PushConstantRange::default()
             .stage_flags(vk::ShaderStageFlags::COMPUTE)
             .offset(0)
-            .size(ADDRESS_LEN_BYTES)];
+            .size(self.features.limits.pushed_len_bytes)];
         let info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&push);
         // SAFETY: the structures live through the call.
         let layout = unsafe { self.raw.create_pipeline_layout(&info, None) };

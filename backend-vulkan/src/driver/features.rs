@@ -222,6 +222,7 @@ impl Features {
             rounds_to_even: self.rounds_to_even,
             preserves_signed_zeros: self.preserves_signed_zeros,
             max_shared_len_bytes: self.limits.shared_len_bytes,
+            max_pushed_len_bytes: self.limits.pushed_len_bytes,
             matrix: None,
         }
     }

@@ -7,6 +7,9 @@ use ash::{amd, arm, khr, nv, vk};
 use super::features::Extensions;
 use super::instance::Instance;
 
+/// Longer than any record.
+const MOST_PUSHED_LEN_BYTES: u32 = 256;
+
 /// Limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -24,6 +27,8 @@ pub struct Limits {
     pub workgroup: u32,
     /// `maxComputeSharedMemorySize`.
     pub shared_len_bytes: u32,
+    /// `maxPushConstantsSize`, as far as it is used.
+    pub pushed_len_bytes: u32,
     /// Multiprocessors; a guess where the device does not say.
     pub multiprocessors: u32,
 }
@@ -60,6 +65,7 @@ impl Limits {
             groups: limits.max_compute_work_group_count[0],
             workgroup: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
             shared_len_bytes: limits.max_compute_shared_memory_size,
+            pushed_len_bytes: limits.max_push_constants_size.min(MOST_PUSHED_LEN_BYTES),
             multiprocessors: multiprocessors(instance, physical, extensions, properties.device_type),
         }
     }
@@ -125,6 +131,7 @@ mod tests {
             groups: 1,
             workgroup: 1,
             shared_len_bytes: 1,
+            pushed_len_bytes: 128,
             multiprocessors: 1,
         };
         assert_eq!(limits.broken_by(500), None);

@@ -15,7 +15,7 @@ use super::features::Features;
 use super::instance::Instance;
 use super::memory::Buffer;
 use super::options::OpenOptions;
-use super::pipeline::Pipeline;
+use super::pipeline::{Code, Pipeline};
 use super::probe;
 use super::record::Recording;
 use super::upload::Uploader;
@@ -117,7 +117,12 @@ impl Machine for VulkanMachine {
     }
 
     fn compile(&self, kernel: &Kernel) -> Result<Pipeline, MachineError> {
-        Pipeline::new(&self.device, kernel, &emit(kernel, &self.target), uses_subgroups(kernel))
+        let code = Code {
+            words: emit(kernel, &self.target),
+            exchanges: uses_subgroups(kernel),
+            pushes_record: self.target.pushes_record(kernel),
+        };
+        Pipeline::new(&self.device, kernel, &code)
     }
 
     fn record(&self, work: &Work<Self>) -> Result<Recording, MachineError> {

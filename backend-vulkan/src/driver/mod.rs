@@ -7,8 +7,9 @@
 //!
 //! Buffers have device addresses, so that no descriptor and no range limit is in the way. A recording ([`Recording`]) is a
 //! list of command buffers made once: copy the inputs, run every launch, with barriers between those of which one needs what
-//! another leaves, copy the results. What a launch is given lies in one device buffer (`constants.rs`); the command buffer
-//! only pushes its address. A run writes the inputs into mapped memory, submits, waits for one fence, and allocates nothing.
+//! another leaves, copy the results. What a launch is given is pushed by the command buffer, or its address is, in
+//! one device buffer (`constants.rs`). A run writes the inputs into mapped memory, submits, waits for one fence, and allocates
+//! nothing.
 //!
 //! # Who owns what
 //!

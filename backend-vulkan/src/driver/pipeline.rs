@@ -23,23 +23,29 @@ struct Compiled {
     /// For each object that a launch gives the address of, whether the kernel writes it.
     writes: Vec<bool>,
     params: usize,
+    pushes_record: bool,
+}
+
+/// The code of a kernel, and how it is launched.
+pub struct Code {
+    /// SPIR-V.
+    pub words: Vec<u32>,
+    /// Whether it exchanges values in subgroups.
+    pub exchanges: bool,
+    /// Whether its push constants are the record, not the record's address.
+    pub pushes_record: bool,
 }
 
 impl Pipeline {
     /// Compiles the code of a kernel, of which beside it only name, size, objects and parameters count.
-    pub(super) fn new(
-        device: &Arc<Device>,
-        kernel: &Kernel,
-        code: &[u32],
-        exchanges: bool,
-    ) -> Result<Self, MachineError> {
+    pub(super) fn new(device: &Arc<Device>, kernel: &Kernel, code: &Code) -> Result<Self, MachineError> {
         device.health.check("vkCreateComputePipelines")?;
         let refused = |reason: String| MachineError::Kernel { kernel: kernel.name.clone(), reason };
         check_limits(device, kernel).map_err(refused)?;
         let name =
             CString::new(kernel.name.as_str()).map_err(|_| refused("its name has a zero".to_owned()))?;
-        let module = ShaderModule::new(device, code).map_err(|error| failed(device, kernel, error))?;
-        let (flags, required_size) = subgroups(device, kernel, exchanges);
+        let module = ShaderModule::new(device, &code.words).map_err(|error| failed(device, kernel, error))?;
+        let (flags, required_size) = subgroups(device, kernel, code.exchanges);
         let mut required = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default();
         let mut stage = vk::PipelineShaderStageCreateInfo::default()
             .flags(flags)
@@ -67,6 +73,7 @@ impl Pipeline {
             name: kernel.name.clone(),
             writes: abi::addressed(kernel).map(|id| kernel.objects[id.index()].space.is_writable()).collect(),
             params: kernel.params.len(),
+            pushes_record: code.pushes_record,
         })))
     }
 
@@ -87,6 +94,11 @@ impl Pipeline {
     /// Parameters of a launch.
     pub(super) fn params(&self) -> usize {
         self.0.params
+    }
+
+    /// Whether its push constants are the record, not the record's address.
+    pub(super) fn pushes_record(&self) -> bool {
+        self.0.pushes_record
     }
 
     pub(super) fn is_of(&self, device: &Arc<Device>) -> bool {

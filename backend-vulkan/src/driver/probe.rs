@@ -8,7 +8,7 @@ use unisonic_gpu::machine::{Dispatch, MachineError, Span, Work};
 
 use super::device::Device;
 use super::memory::Buffer;
-use super::pipeline::Pipeline;
+use super::pipeline::{Code, Pipeline};
 use super::record::Recording;
 use super::upload::Uploader;
 use crate::spirv::{MatrixOrder, matrix_probe};
@@ -18,7 +18,8 @@ pub fn matrix_order(
     device: &Arc<Device>,
     uploader: &mut Uploader,
 ) -> Result<Option<MatrixOrder>, MachineError> {
-    let kernel = Pipeline::new(device, &matrix_probe::kernel(), &matrix_probe::words(), true)?;
+    let code = Code { words: matrix_probe::words(), exchanges: true, pushes_record: false };
+    let kernel = Pipeline::new(device, &matrix_probe::kernel(), &code)?;
     let len_bytes = matrix_probe::OUTPUT_LEN_BYTES as u64;
     let buffer = Buffer::new(device, len_bytes, Default::default(), "the matrix probe")?;
     let span = |len_bytes| Span { buffer: buffer.clone(), offset_bytes: 0, len_bytes };

@@ -14,7 +14,7 @@ use unisonic_core::launch::Workgroups;
 use unisonic_gpu::hazards::{Access, Hazards};
 use unisonic_gpu::machine::{Dispatch, MachineError, Span, Work};
 
-use super::constants::{Constants, Groups, PerTile, check_groups};
+use super::constants::{Constants, Groups, PerTile, Record, check_groups};
 use super::device::Device;
 use super::error::misuse;
 use super::machine::VulkanMachine;
@@ -133,7 +133,7 @@ fn constants(work: &Work<VulkanMachine>) -> Constants {
     let mut constants = Constants::default();
     for dispatch in &work.dispatches {
         let addresses = dispatch.spans.iter().map(|span| span.buffer.address() + span.offset_bytes);
-        constants.push(addresses, &dispatch.params);
+        constants.push(addresses, &dispatch.params, dispatch.kernel.pushes_record());
         constants.share(dispatch.workgroups, dispatch.kernel.name());
     }
     constants
@@ -286,7 +286,14 @@ impl Recorder<'_> {
     unsafe fn dispatch(&self, commands: vk::CommandBuffer, index: usize, bound: &mut vk::Pipeline) {
         let dispatch = &self.work.dispatches[index];
         let (raw, pipeline) = (&self.device.raw, dispatch.kernel.raw());
-        let record = self.buffer.address() + self.constants.records[index];
+        let address;
+        let pushed: &[u8] = match &self.constants.records[index] {
+            Record::Pushed(record) => record,
+            Record::At(offset) => {
+                address = (self.buffer.address() + offset).to_le_bytes();
+                &address
+            }
+        };
         // SAFETY: as in `piece`; the layout is that of all pipelines, and commands lie in the buffer, at multiples of 4.
         unsafe {
             if *bound != pipeline {
@@ -294,7 +301,10 @@ impl Recorder<'_> {
                 *bound = pipeline;
             }
             let stage = vk::ShaderStageFlags::COMPUTE;
-            raw.cmd_push_constants(commands, self.device.layout, stage, 0, &record.to_le_bytes());
+            // Nothing is pushed for a kernel without objects and parameters.
+            if !pushed.is_empty() {
+                raw.cmd_push_constants(commands, self.device.layout, stage, 0, pushed);
+            }
             match self.constants.groups(dispatch.workgroups) {
                 Groups::Fixed(groups) => raw.cmd_dispatch(commands, groups, 1, 1),
                 Groups::At(offset) => raw.cmd_dispatch_indirect(commands, self.buffer.raw(), offset),

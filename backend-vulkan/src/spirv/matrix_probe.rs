@@ -50,6 +50,7 @@ const NOTHING: Target = Target {
     rounds_to_even: false,
     preserves_signed_zeros: false,
     max_shared_len_bytes: 0,
+    max_pushed_len_bytes: 0,
     matrix: None,
 };
 

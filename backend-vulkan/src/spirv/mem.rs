@@ -20,7 +20,7 @@ pub(super) struct Memory {
     /// Of each shared object, the widest access.
     shared_widths: Vec<u8>,
     /// Pointer to the launch's record.
-    record: Option<Word>,
+    record: Option<(StorageClass, Word)>,
     params: HashMap<usize, Word>,
     addresses: HashMap<ObjectId, Word>,
     pointers: HashMap<(ObjectId, u8), Word>,
@@ -214,18 +214,31 @@ impl Emitter<'_> {
 
     /// A member of the launch's record, loaded at the beginning of the function.
     fn record_member(&mut self, member: usize, ty: Type, align: u32) -> Word {
-        let (record, member) = (self.record(), self.u32_constant(member as u32));
+        let ((class, record), member) = (self.record(), self.u32_constant(member as u32));
         let ty = self.spirv_ty(ty);
-        let pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
+        let pointer = self.module.pointer(class, ty);
         let pointer = self.module.push_first(Op::AccessChain, pointer, &[record, member]);
-        self.module.push_first(Op::Load, ty, &[pointer, MemoryAccess::ALIGNED.bits(), align])
+        match class {
+            StorageClass::PushConstant => self.module.push_first(Op::Load, ty, &[pointer]),
+            _ => self.module.push_first(Op::Load, ty, &[pointer, MemoryAccess::ALIGNED.bits(), align]),
+        }
     }
 
-    /// Pointer to the launch's record, whose address the push constants hold.
-    fn record(&mut self) -> Word {
+    /// Pointer to the launch's record: the push constants are the record, or its address.
+    fn record(&mut self) -> (StorageClass, Word) {
         if let Some(record) = self.memory.record {
             return record;
         }
+        let ty = self.record_ty();
+        let record = if self.target.pushes_record(self.kernel) {
+            (StorageClass::PushConstant, self.module.variable(StorageClass::PushConstant, ty))
+        } else {
+            (StorageClass::PhysicalStorageBuffer, self.record_by_address(ty))
+        };
+        *self.memory.record.insert(record)
+    }
+
+    fn record_ty(&mut self) -> Word {
         let two = self.spirv_ty(Type { scalar: Scalar::U32, width: 2 });
         let mut members = vec![two; self.address_count()];
         for param in &self.kernel.params {
@@ -241,8 +254,12 @@ impl Emitter<'_> {
             self.module.decorate_member(ty, member, Decoration::Offset, &[offset]);
             self.module.decorate_member(ty, member, Decoration::NonWritable, &[]);
         }
-        let record_pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
+        ty
+    }
 
+    fn record_by_address(&mut self, ty: Word) -> Word {
+        let two = self.spirv_ty(Type { scalar: Scalar::U32, width: 2 });
+        let record_pointer = self.module.pointer(StorageClass::PhysicalStorageBuffer, ty);
         let holder = self.module.type_of_its_own(Op::TypeStruct, &[two]);
         self.module.decorate(holder, Decoration::Block, &[]);
         self.module.decorate_member(holder, 0, Decoration::Offset, &[0]);
@@ -250,8 +267,7 @@ impl Emitter<'_> {
         let (pointer, first) = (self.module.pointer(StorageClass::PushConstant, two), self.u32_constant(0));
         let pointer = self.module.push_first(Op::AccessChain, pointer, &[variable, first]);
         let address = self.module.push_first(Op::Load, two, &[pointer]);
-        let record = self.module.push_first(Op::Bitcast, record_pointer, &[address]);
-        *self.memory.record.insert(record)
+        self.module.push_first(Op::Bitcast, record_pointer, &[address])
     }
 
     /// An access as wide as the array's vectors is one; a narrower one goes word by word.

@@ -2,9 +2,10 @@
 //!
 //! # What a launch gives
 //!
-//! - **Memory**: the push constants are 8 bytes, the device address of the launch's record (as two words, the
-//!   low one first; a multiple of 8). The record is `core::kir::abi`'s: a 64-bit address for each object that
-//!   is not shared, in the kernel's order, then a word for each parameter. No integer of 64 bits exists in
+//! - **Memory**: the push constants are the launch's record, or, where that is longer than the target takes
+//!   ([`Target::pushes_record`]), its device address (8 bytes: two words, the low one first; a multiple of 8).
+//!   The record is `core::kir::abi`'s: a 64-bit address for each object that is not shared, in the kernel's
+//!   order, then a word for each parameter. No integer of 64 bits exists in
 //!   the code: an address is two words until it becomes a pointer, and an index is one word, of which SPIR-V
 //!   takes the top bit as a sign: an object has less than 2^31 elements.
 //! - **Workgroups**: `group_id` = 32768*y + x of the workgroup's place. A launch of up to

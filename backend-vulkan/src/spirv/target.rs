@@ -1,5 +1,7 @@
 //! What of a device changes the code.
 
+use unisonic_core::kir::Kernel;
+use unisonic_core::kir::abi::record_len_bytes;
 use unisonic_core::kir::legal::Caps;
 use unisonic_core::kir::op::MATRIX_CLUSTER;
 
@@ -17,6 +19,9 @@ pub struct Target {
     pub preserves_signed_zeros: bool,
     /// Shared memory of a workgroup (`maxComputeSharedMemorySize`): whether there is room to stage matrices.
     pub max_shared_len_bytes: u32,
+    /// The longest record of a launch that comes as push constants; of a longer one its address does. At most
+    /// `maxPushConstantsSize`.
+    pub max_pushed_len_bytes: u32,
     /// Which words make a cooperative matrix, where the device multiplies them: `VK_KHR_cooperative_matrix`
     /// with s8 x s8 + s32 -> s32 of 16x8x32, subgroups of 32, and a probe ([`super::matrix_probe`]) that
     /// found this.
@@ -24,6 +29,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// Whether the record of a kernel's launches comes as push constants.
+    pub fn pushes_record(&self, kernel: &Kernel) -> bool {
+        record_len_bytes(kernel) <= self.max_pushed_len_bytes
+    }
+
     /// What a kernel may hold: the legaliser's question.
     ///
     /// Halves are taken out of words by integer operations, though [`super::emit`] knows SPIR-V's own

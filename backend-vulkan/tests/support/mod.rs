@@ -19,6 +19,7 @@ pub const GPU: Target = Target {
     rounds_to_even: true,
     preserves_signed_zeros: true,
     max_shared_len_bytes: 48 * 1024,
+    max_pushed_len_bytes: 0,
     matrix: None,
 };
 

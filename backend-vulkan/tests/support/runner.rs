@@ -127,6 +127,8 @@ impl Gpu {
             rounds_to_even: of12.shader_rounding_mode_rte_float32 != 0,
             preserves_signed_zeros: of12.shader_signed_zero_inf_nan_preserve_float32 != 0,
             max_shared_len_bytes: properties.limits.max_compute_shared_memory_size,
+            // Records by their address: the driver's tests have the others.
+            max_pushed_len_bytes: 0,
             matrix: None,
         };
         // Full subgroups of the right size can be had.
