@@ -30,6 +30,7 @@ macro_rules! families {
 families! {
     linear_split_k,
     linear_tiled,
+    linear_half_staged,
     quantize_a16,
     gate,
     rms_norm,

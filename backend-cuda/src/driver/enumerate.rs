@@ -130,6 +130,7 @@ impl Found {
         let shared_len_bytes = self.max_shared_len_bytes.min(SHARED_LEN_BYTES);
         Hardware {
             caps: target.caps(),
+            matrix_registers: true,
             shared_len_bytes,
             workgroup: self.max_workgroup,
             multiprocessors: self.multiprocessors,

@@ -231,6 +231,7 @@ impl Features {
     pub fn hardware(&self, target: &Target) -> Hardware {
         Hardware {
             caps: target.caps(),
+            matrix_registers: false,
             shared_len_bytes: self.limits.shared_len_bytes,
             workgroup: self.limits.workgroup,
             multiprocessors: self.limits.multiprocessors,

@@ -8,6 +8,9 @@ use crate::kir::legal::Caps;
 pub struct Hardware {
     /// Operations.
     pub caps: Caps,
+    /// Whether a matrix instruction takes words of registers as they are, as in PTX. Where matrices are made of them first
+    /// (cooperative matrices), one row is multiplied faster without.
+    pub matrix_registers: bool,
     /// Shared memory that a workgroup may have.
     pub shared_len_bytes: u32,
     /// Invocations that a workgroup may have.
@@ -18,9 +21,19 @@ pub struct Hardware {
 
 impl Hardware {
     /// An NVIDIA GPU from sm_86 on, of middling size.
-    pub const SM_86: Hardware =
-        Hardware { caps: Caps::ALL, shared_len_bytes: 99 * 1024, workgroup: 1024, multiprocessors: 64 };
+    pub const SM_86: Hardware = Hardware {
+        caps: Caps::ALL,
+        matrix_registers: true,
+        shared_len_bytes: 99 * 1024,
+        workgroup: 1024,
+        multiprocessors: 64,
+    };
     /// The least that Vulkan 1.2 and our kernels ask for: 16 KiB of shared memory and 256 invocations.
-    pub const LEAST: Hardware =
-        Hardware { caps: Caps::NONE, shared_len_bytes: 16 * 1024, workgroup: 256, multiprocessors: 8 };
+    pub const LEAST: Hardware = Hardware {
+        caps: Caps::NONE,
+        matrix_registers: false,
+        shared_len_bytes: 16 * 1024,
+        workgroup: 256,
+        multiprocessors: 8,
+    };
 }

@@ -93,6 +93,7 @@ pub mod tests {
             Extent::Pairs.combinations([KIB.len(), WORKGROUPS.len(), SUBGROUPS.len(), operations.len()]);
         let of_choice = |[kib, workgroup, subgroup, caps]: [usize; 4]| Hardware {
             caps: Caps { subgroup: SUBGROUPS[subgroup], ..operations[caps] },
+            matrix_registers: kib % 2 == 0,
             shared_len_bytes: KIB[kib] * 1024,
             workgroup: WORKGROUPS[workgroup],
             multiprocessors: [64, 8][workgroup % 2],

@@ -1,10 +1,11 @@
 //! Linear layers, `out = [add +] snap(acc [+ bias])` (`core::numerics::linear`, `core::numerics::w16`), for all formats that
 //! `core::planes` lays out.
 //!
-//! [`split_k()`] is for few rows, [`tiled()`] for many. Formats differ in `integers.rs` (from planes to registers) and
+//! [`split_k()`] is for few rows, [`tiled()`] and [`half_staged()`] for many. Formats differ in `integers.rs` (from planes to registers) and
 //! `scales.rs`; `totals.rs` is the arithmetic of a superblock, `output.rs` what becomes of a sum. Start reading at
 //! [`linear()`].
 
+mod half_staged;
 mod integers;
 mod operands;
 mod output;
@@ -19,6 +20,7 @@ use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::weight::WeightLayout;
 
 use super::GridKernel;
+pub use half_staged::{HalfStaged, half_staged};
 pub use operands::{Operands, Region};
 pub use output::{Epilogue, Output, Residual};
 pub use split_k::{SplitK, split_k};
@@ -36,18 +38,25 @@ pub enum Form {
 /// Rows from which a tile of the result has work for a workgroup.
 const TILED_ROWS: u32 = 32;
 
-/// The linear layer in the form and tuning that are fast on a device: [`tiled()`] for many rows where the device has what it
-/// takes, otherwise [`split_k()`].
+/// The linear layer in the form and tuning that are fast on a device: for many rows [`tiled()`] where copies are
+/// asynchronous, else [`half_staged()`], where the device has what that takes; otherwise [`split_k()`].
 pub fn linear(
     weights: WeightLayout,
     x: ActivationLayout,
     epilogue: Epilogue,
     hardware: &Hardware,
 ) -> GridKernel {
-    match Tiled::new(weights, x, hardware).filter(|_| x.rows() >= TILED_ROWS) {
-        Some(tuning) => tiled(weights, x, epilogue, tuning),
-        None => split_k(weights, x, epilogue, SplitK::new(weights, x, hardware)),
+    if x.rows() >= TILED_ROWS {
+        if hardware.caps.copy_async
+            && let Some(tuning) = Tiled::new(weights, x, hardware)
+        {
+            return tiled(weights, x, epilogue, tuning);
+        }
+        if let Some(tuning) = HalfStaged::new(weights, x, hardware) {
+            return half_staged(weights, x, epilogue, tuning);
+        }
     }
+    split_k(weights, x, epilogue, SplitK::new(weights, x, hardware))
 }
 
 #[cfg(test)]

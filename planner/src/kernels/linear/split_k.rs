@@ -38,7 +38,8 @@ impl SplitK {
     /// 16 KiB of partial results; less where the device has less.
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Self {
         let superblocks = weights.superblocks();
-        let (form, most_tiles) = match hardware.caps.mma32 {
+        let uses_matrices = hardware.caps.mma32 && (hardware.matrix_registers || x.rows() > 1);
+        let (form, most_tiles) = match uses_matrices {
             true => (Form::Matrix, 4),
             // Each row has sums of its own in registers.
             false => (Form::Dot4, 2),

@@ -1,9 +1,10 @@
-//! Operands in shared memory: how they get there ahead of time, and how weights are read from there.
+//! Operands in shared memory: how they get there, ahead of time where copies are asynchronous, and how weights are read
+//! from there.
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V};
 use unisonic_core::planes::activation::ActivationLayout;
-use unisonic_core::planes::weight::{Plane, WeightLayout};
+use unisonic_core::planes::weight::{Plane, WeightFormat, WeightLayout};
 
 use super::operands::{Global, Operands, Region, Words};
 
@@ -12,10 +13,19 @@ use super::operands::{Global, Operands, Region, Words};
 pub struct Stages {
     /// Matrix.
     pub weights: WeightLayout,
-    /// Rows.
-    pub x: ActivationLayout,
     /// Groups of 16 weight rows.
     pub groups: u32,
+    /// The rows.
+    pub x: RowStages,
+}
+
+/// The rows of stages, each a superblock of some tiles.
+#[derive(Clone, Copy)]
+pub struct RowStages {
+    /// What they are multiplied with.
+    pub format: WeightFormat,
+    /// Rows.
+    pub layout: ActivationLayout,
     /// Tiles of 4 rows.
     pub tiles: u32,
     /// Stages.
@@ -29,9 +39,12 @@ pub struct Stages {
 pub struct Arrays<'k> {
     /// `[stage][group][plane]` of whole units.
     weights: Mem<'k>,
-    /// `[stage][tile]` of units, of each region that is needed.
-    pub x: [Option<Mem<'k>>; 4],
+    /// Of the rows.
+    pub x: RowArrays<'k>,
 }
+
+/// Of each region that is needed, `[stage][tile]` of units.
+pub type RowArrays<'k> = [Option<Mem<'k>>; 4];
 
 impl Stages {
     /// Words of a group: all planes.
@@ -45,27 +58,18 @@ impl Stages {
         planes.take_while(|&&other| other != plane).map(|&other| self.weights.unit_len(other)).sum()
     }
 
-    /// Elements of a region in all stages; none where it is not needed.
-    fn region_len(self, region: Region) -> Option<u32> {
-        let is_needed = region.is_needed(self.weights.format());
-        is_needed.then(|| self.count * self.tiles * region.unit_len(self.x))
+    fn weights_len(self) -> u32 {
+        self.x.count * self.groups * self.unit_len()
     }
 
     /// Bytes of shared memory.
     pub fn len_bytes(self) -> u32 {
-        let x: u32 = Region::ALL.iter().filter_map(|&region| self.region_len(region)).sum();
-        4 * (self.count * self.groups * self.unit_len() + x)
+        4 * self.weights_len() + self.x.len_bytes()
     }
 
     /// Declares the arrays.
     pub fn declare<'k>(self, k: &'k Build) -> Arrays<'k> {
-        let names = ["staged_planes", "staged_scales", "staged_digits", "staged_sums"];
-        let array = |region: Region| {
-            let len = self.region_len(region)?;
-            Some(k.shared(names[region as usize], region.scalar(), len))
-        };
-        let weights = k.shared("staged_weights", Scalar::U32, self.count * self.groups * self.unit_len());
-        Arrays { weights, x: Region::ALL.map(array) }
+        Arrays { weights: k.shared("staged_weights", Scalar::U32, self.weights_len()), x: self.x.declare(k) }
     }
 
     /// Begins to copy superblock `s` of the groups and tiles from `first` on into its stage. What does not exist is the last
@@ -78,10 +82,10 @@ impl Stages {
         [first_group, first_tile]: [V<'k>; 2],
         s: V<'k>,
     ) {
-        let stage = s % self.count;
+        let stage = s % self.x.count;
         for &plane in self.weights.format().planes() {
             let len = self.weights.unit_len(plane);
-            self.each_quad(k, self.groups, len, |group, at| {
+            each_quad(k, self.x.threads, self.groups, len, |group, at| {
                 let from = Global {
                     layout: self.weights,
                     operands: *operands,
@@ -97,31 +101,118 @@ impl Stages {
                 arrays.weights.copy_async(to, operands.weights, from);
             });
         }
+        self.x.begin(k, &operands.x, &arrays.x, first_tile, s);
+    }
+}
+
+impl RowStages {
+    /// Elements of a region in all stages; none where it is not needed.
+    fn region_len(self, region: Region) -> Option<u32> {
+        let is_needed = region.is_needed(self.format);
+        is_needed.then(|| self.count * self.tiles * region.unit_len(self.layout))
+    }
+
+    /// Bytes of shared memory.
+    pub fn len_bytes(self) -> u32 {
+        4 * Region::ALL.iter().filter_map(|&region| self.region_len(region)).sum::<u32>()
+    }
+
+    /// Declares the arrays.
+    pub fn declare<'k>(self, k: &'k Build) -> RowArrays<'k> {
+        let names = ["staged_planes", "staged_scales", "staged_digits", "staged_sums"];
+        Region::ALL.map(|region| {
+            let len = self.region_len(region)?;
+            Some(k.shared(names[region as usize], region.scalar(), len))
+        })
+    }
+
+    /// What is needed of superblock `s` of the tiles from `first_tile` on, in registers: for devices whose copies are not
+    /// asynchronous. There is one stage, and [`Held::store`] fills it.
+    pub fn load<'k>(
+        self,
+        k: &'k Build,
+        from: &RowArrays<'k>,
+        to: &RowArrays<'k>,
+        first_tile: V<'k>,
+        s: V<'k>,
+    ) -> Vec<Held<'k>> {
+        let mut held = vec![];
         for region in Region::ALL {
-            let (Some(to), Some(from)) = (arrays.x[region as usize], operands.x[region as usize]) else {
+            let (Some(to), Some(from)) = (to[region as usize], from[region as usize]) else {
                 continue;
             };
-            let len = region.unit_len(self.x);
-            self.each_quad(k, self.tiles, len, |tile, at| {
-                let unit = (first_tile + tile).min(k.u32(self.x.tiles() - 1)) * self.x.superblocks() + s;
+            let len = region.unit_len(self.layout);
+            let quads = self.tiles * len / 4;
+            for first in (0..quads).step_by(self.threads as usize) {
+                // Past the end, the last four once more, which are not stored.
+                let exists = (first + self.threads > quads).then(|| (k.local_id() + first).lt(k.u32(quads)));
+                let quad = k.local_id() + first;
+                let quad = if exists.is_some() { quad.min(k.u32(quads - 1)) } else { quad };
+                let (tile, at) = (quad >> (len / 4).trailing_zeros(), (quad & (len / 4 - 1)) * 4);
+                let unit =
+                    (first_tile + tile).min(k.u32(self.layout.tiles() - 1)) * self.layout.superblocks() + s;
+                let four = from.load_vector(unit * len + at, 4);
+                held.push(Held { to, index: quad * 4, four, exists });
+            }
+        }
+        held
+    }
+
+    /// Begins to copy superblock `s` of the tiles from `first_tile` on into its stage.
+    pub fn begin<'k>(
+        self,
+        k: &'k Build,
+        from: &RowArrays<'k>,
+        to: &RowArrays<'k>,
+        first_tile: V<'k>,
+        s: V<'k>,
+    ) {
+        let stage = s % self.count;
+        for region in Region::ALL {
+            let (Some(to), Some(from)) = (to[region as usize], from[region as usize]) else {
+                continue;
+            };
+            let len = region.unit_len(self.layout);
+            each_quad(k, self.threads, self.tiles, len, |tile, at| {
+                let unit =
+                    (first_tile + tile).min(k.u32(self.layout.tiles() - 1)) * self.layout.superblocks() + s;
                 to.copy_async((stage * self.tiles + tile) * len + at, from, unit * len + at);
             });
         }
     }
+}
 
-    /// For each four elements of some units: the number of the unit and the place in it. All lengths are powers of two.
-    fn each_quad<'k>(self, k: &'k Build, units: u32, len: u32, copy: impl Fn(V<'k>, V<'k>)) {
-        let (quads, of_unit) = (units * len / 4, len / 4);
-        let mut first = 0;
-        while first < quads {
-            let quad = k.local_id() + first;
-            let one = || copy(quad >> of_unit.trailing_zeros(), (quad & (of_unit - 1)) * 4);
-            match first + self.threads <= quads {
-                true => one(),
-                false => k.when(quad.lt(k.u32(quads)), one),
-            }
-            first += self.threads;
+/// Four elements on their way to a stage.
+pub struct Held<'k> {
+    to: Mem<'k>,
+    index: V<'k>,
+    four: V<'k>,
+    exists: Option<V<'k>>,
+}
+
+impl Held<'_> {
+    /// Writes them.
+    pub fn store(&self, k: &Build) {
+        let store = || self.to.store(self.index, self.four);
+        match self.exists {
+            Some(exists) => k.when(exists, store),
+            None => store(),
         }
+    }
+}
+
+/// For each four elements of some units: the number of the unit and the place in it. All lengths are powers of two.
+fn each_quad<'k>(k: &'k Build, threads: u32, units: u32, len: u32, mut copy: impl FnMut(V<'k>, V<'k>)) {
+    let (quads, of_unit) = (units * len / 4, len / 4);
+    let mut first = 0;
+    while first < quads {
+        let quad = k.local_id() + first;
+        let mut one = || copy(quad >> of_unit.trailing_zeros(), (quad & (of_unit - 1)) * 4);
+        match first + threads <= quads {
+            true => one(),
+            false => k.when(quad.lt(k.u32(quads)), one),
+        }
+        first += threads;
     }
 }
 

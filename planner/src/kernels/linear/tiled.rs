@@ -11,7 +11,7 @@ use super::super::{Grid, GridKernel};
 use super::Form;
 use super::operands::{Activations, Columns, Operands, Place};
 use super::output::{Epilogue, Output};
-use super::staged::Stages;
+use super::staged::{RowStages, Stages};
 use super::totals::{Multiply, Unit, scaled_totals};
 
 /// What may be chosen freely: the result does not depend on it.
@@ -42,12 +42,14 @@ impl Tiled {
 
     fn room(self, weights: WeightLayout, x: ActivationLayout) -> Room {
         let stages = self.stages(weights, x);
-        Room { workgroup: stages.threads, shared_len_bytes: stages.len_bytes(), exchanged: 1 }
+        Room { workgroup: stages.x.threads, shared_len_bytes: stages.len_bytes(), exchanged: 1 }
     }
 
     fn stages(self, weights: WeightLayout, x: ActivationLayout) -> Stages {
         let (groups, tiles) = (self.warps[0] * self.groups, self.warps[1] * self.tiles);
-        Stages { weights, x, groups, tiles, count: self.stages, threads: self.warps[0] * self.warps[1] * 32 }
+        let threads = self.warps[0] * self.warps[1] * 32;
+        let x = RowStages { format: weights.format(), layout: x, tiles, count: self.stages, threads };
+        Stages { weights, groups, x }
     }
 }
 
@@ -64,14 +66,14 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
     let stages = tuning.stages(weights, x);
     let superblocks = weights.superblocks();
     let row_blocks = weights.groups().div_ceil(stages.groups);
-    let tile_blocks = x.tiles().div_ceil(stages.tiles);
-    let kernel = kernel("linear_tiled", stages.threads, |k| {
+    let tile_blocks = x.tiles().div_ceil(stages.x.tiles);
+    let kernel = kernel("linear_tiled", stages.x.threads, |k| {
         k.resident(tuning.resident);
         let operands = Operands::declare(k, weights);
         let output = Output::declare(k, epilogue, weights.rows(), x.rows());
         let arrays = stages.declare(k);
         let workgroup = k.group_id();
-        let first = [workgroup / tile_blocks * stages.groups, workgroup % tile_blocks * stages.tiles];
+        let first = [workgroup / tile_blocks * stages.groups, workgroup % tile_blocks * stages.x.tiles];
         let place = Place::new(k);
         let yes = k.constant(Scalar::Bool.into(), 1);
         let of_warp =
@@ -100,7 +102,7 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
                 Unit::load(weights.format(), &place, &from)
             };
             let units: Vec<Unit<'_>> = (0..tuning.groups).map(unit).collect();
-            let first_unit = stage * stages.tiles;
+            let first_unit = stage * stages.x.tiles;
             let x = Activations { layout: x, regions: arrays.x, tile_units: 1, first_unit };
             let totals = scaled_totals(&multiply, &units, &columns, &x);
             sums.iter().zip(totals.iter().flatten().flatten()).map(|(&sum, &total)| sum + total).collect()

@@ -10,7 +10,9 @@ use unisonic_core::planes::activation::{ActivationLayout, Digits};
 use unisonic_core::planes::pack::GroupPacker;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 
-use super::super::linear::{Epilogue, Form, Region, Residual, SplitK, Tiled, split_k, tiled};
+use super::super::linear::{
+    Epilogue, Form, HalfStaged, Region, Residual, SplitK, Tiled, half_staged, split_k, tiled,
+};
 use super::super::{A16Form, GridKernel};
 use super::buffers::Buffers;
 use super::data::{blocks, bytes, flags, hard_rows, rows, word_bytes};
@@ -77,6 +79,22 @@ pub fn tiled_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
             }
         };
         case.sample(tiled(case.weights, case.x, case.epilogue, tuning), &tuning, device)
+    }))
+}
+
+/// Samples of [`half_staged()`].
+pub fn half_staged_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
+    const ROWS: [usize; 4] = [17, 3, 33, 64];
+    const TUNINGS: [[u32; 3]; 3] = [[2, 1, 2], [1, 2, 1], [3, 1, 3]];
+    let choices = choices(extent, ROWS.len(), TUNINGS.len() + 1);
+    Box::new(choices.into_iter().map(move |[format, shape, rows, tuning, epilogue, device]| {
+        let case = Case::new(format, shape, ROWS[rows], epilogue);
+        let tuning = match TUNINGS.get(tuning) {
+            Some(&[warps, groups, tiles]) => HalfStaged { warps, groups, tiles, resident: 1 },
+            None => HalfStaged::new(case.weights, case.x, &USED[0])
+                .unwrap_or_else(|| panic!("{:?} has room", USED[0])),
+        };
+        case.sample(half_staged(case.weights, case.x, case.epilogue, tuning), &tuning, device)
     }))
 }
 

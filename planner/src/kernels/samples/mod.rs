@@ -106,6 +106,7 @@ pub type Family = fn(Extent) -> Box<dyn Iterator<Item = Sample>>;
 pub const FAMILIES: &[(&str, Family)] = &[
     ("linear_split_k", linear::split_k_samples),
     ("linear_tiled", linear::tiled_samples),
+    ("linear_half_staged", linear::half_staged_samples),
     ("quantize_a16", quantized::quantize_a16_samples),
     ("gate", quantized::gate_samples),
     ("rms_norm", quantized::rms_norm_samples),
