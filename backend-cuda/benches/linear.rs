@@ -18,6 +18,7 @@ use unisonic_core::kir::legal::legalize;
 use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::launch::Hardware;
 use unisonic_core::planes::activation::ActivationLayout;
+use unisonic_core::planes::region::Region;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 use unisonic_cuda::ptx::emit;
 use unisonic_planner::kernels::GridKernel;
@@ -126,11 +127,10 @@ impl Bench {
         let len_bytes = |object: &str| {
             4 * match object {
                 "weights" => weights.buffer_len() as usize,
-                "x_planes" => x.planes_len() as usize,
-                "x_scales" => x.scales_len() as usize,
-                "x_digits" => x.digits_len() as usize,
-                "x_sums" => x.sums_len() as usize,
-                _ => x.rows() as usize * weights.rows() as usize,
+                _ => match object.strip_prefix("x_").and_then(Region::of_name) {
+                    Some(region) => x.len(region) as usize,
+                    None => x.rows() as usize * weights.rows() as usize,
+                },
             }
         };
         let copies = (ROTATED_LEN_BYTES / weight_len_bytes).clamp(2, LAUNCHES);

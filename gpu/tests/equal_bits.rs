@@ -13,6 +13,7 @@ mod samples;
 use std::sync::Arc;
 
 use samples::Sample;
+use unisonic_core::format::GgmlType;
 use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::launch::Hardware;
 use unisonic_core::plan::{
@@ -46,7 +47,8 @@ fn bytes(weight: &Weight, seed: u64) -> Vec<u8> {
         Encoding::Block(format) => {
             // Where d and, if any, dmin lie, and about how large they are for weights of 2^-4.
             let (at, exponent) = match format {
-                BlockFormat::Q4_K => (0..4, 2),
+                BlockFormat::Q2_K => (80..84, 6),
+                BlockFormat::Q4_K | BlockFormat::Q5_K => (0..4, 2),
                 BlockFormat::Q6_K => (208..210, 0),
                 other => panic!("no sample has {}", other.name()),
             };
@@ -178,6 +180,37 @@ architectures! {
     qwen2,
     qwen3,
     gemma3,
+}
+
+/// Weights with 16 and with 8 integer minima read the same activations, as in files of Q2_K.
+#[test]
+fn formats_with_other_minima_side_by_side() {
+    let mut sample = samples::llama();
+    for (tensor, ty) in [
+        ("blk.0.attn_q", GgmlType::Q2_K),
+        ("blk.0.attn_k", GgmlType::Q2_K),
+        ("blk.0.attn_v", GgmlType::Q4_K),
+        ("blk.0.attn_output", GgmlType::Q5_K),
+        ("blk.0.ffn_gate", GgmlType::Q2_K),
+        ("blk.0.ffn_up", GgmlType::Q5_K),
+        ("blk.0.ffn_down", GgmlType::Q2_K),
+        ("blk.1.attn_q", GgmlType::Q2_K),
+        ("blk.1.attn_k", GgmlType::Q4_K),
+        ("blk.1.attn_v", GgmlType::Q5_K),
+        ("blk.1.attn_output", GgmlType::Q2_K),
+        ("blk.1.ffn_gate", GgmlType::Q4_K),
+        ("blk.1.ffn_up", GgmlType::Q2_K),
+        ("blk.1.ffn_down", GgmlType::Q5_K),
+    ] {
+        sample = sample.change(&format!("{tensor}.weight"), |tensor| tensor.ty = ty);
+    }
+    for hardware in [Hardware::SM_86, Hardware::LEAST] {
+        equals_the_oracle(&sample, hardware);
+        let plan = sample.plan();
+        let weights = weights(&plan);
+        let mut pair = Pair::load("tiles of rows", plan, &weights, hardware);
+        pair.rows(&[0; 33], &[0, 32]);
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@ use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::{Kernel, parse, verify};
 use unisonic_core::launch::Hardware;
 use unisonic_core::plan::{Activation, RopeStyle};
-use unisonic_core::planes::activation::{ActivationLayout, Digits};
+use unisonic_core::planes::activation::ActivationLayout;
+use unisonic_core::planes::region::Regions;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 use unisonic_cuda::ptx::{Target, emit};
 use unisonic_planner::kernels::linear::Epilogue;
@@ -63,7 +64,8 @@ pub fn templates() -> Vec<(String, Kernel)> {
             ));
         }
     }
-    let form = A16Form { width: 3584, tile_rows: 1, digits: Some(Digits::Eight), sums: false };
+    let regions = Regions::read_by(&[WeightFormat::Block(BlockFormat::Q4_K)]);
+    let form = A16Form { width: 3584, tile_rows: 1, regions };
     let (a16, f32) = (Outputs { f32: false, a16: Some(form) }, Outputs { f32: true, a16: None });
     let layout = KvLayout { heads: 4, head_len };
     let attention = Attention { layout, heads, kappa: 0.127, window: None, soft_cap: None };

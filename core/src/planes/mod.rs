@@ -1,6 +1,7 @@
 //! How a GPU holds the operands of a linear layer: planes of words in the order in which matrix instructions take them.
 //!
-//! [`activation`] has the layout of an A16 buffer, [`weight`] that of a matrix; [`pack`] makes it from rows of a file.
+//! [`activation`] has the layout of an A16 buffer, [`region`] which parts of it a weight format reads, [`digits`] one of them;
+//! [`weight`] has the layout of a matrix, [`pack`] makes it from rows of a file.
 //!
 //! **Fragments.** A matrix instruction works on a cluster of 32 invocations; invocation `4g + t` (g 0..7, t 0..3) holds, of
 //! a product of 16 weight rows, 8 columns and 32 elements k, four words of weights, *registers* p: p0 is row g and elements
@@ -10,7 +11,9 @@
 //! Start reading at [`activation::ActivationLayout`].
 
 pub mod activation;
+pub mod digits;
 pub mod pack;
+pub mod region;
 pub mod weight;
 
 use weight::WeightFormat;

@@ -4,7 +4,8 @@ use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V};
 use unisonic_core::numerics::a16::scales_len;
 use unisonic_core::numerics::range::ACTIVATION_LIMIT;
-use unisonic_core::planes::activation::Digits;
+use unisonic_core::planes::digits::Digits;
+use unisonic_core::planes::region::{Region, Regions};
 
 use super::elementary::abs_bits;
 use super::quantizer::{Bits, Quantizer, pack, split};
@@ -21,10 +22,8 @@ pub struct A16Form {
     pub width: u32,
     /// Rows of a tile that have a place, 1, 2 or 4: `ActivationLayout::tile_rows` of the rows of the buffer.
     pub tile_rows: u32,
-    /// The digits that the weights which read this need, if any.
-    pub digits: Option<Digits>,
-    /// Whether they need the sums over blocks of 32.
-    pub sums: bool,
+    /// What the weights need that read the rows.
+    pub regions: Regions,
 }
 
 impl A16Form {
@@ -34,15 +33,14 @@ impl A16Form {
     }
 }
 
-/// The objects of an A16 result, declared in this order: `planes`, `scales`, `digits` and `sums` where the form
-/// has them.
+/// The objects of an A16 result: those of the form's regions, in their order and with their names.
 #[derive(Clone, Copy)]
 pub struct A16Out<'k> {
     k: &'k Build,
     form: A16Form,
     planes: Mem<'k>,
     scales: Mem<'k>,
-    digits: Option<Mem<'k>>,
+    digits: [Option<Mem<'k>>; 2],
     sums: Option<Mem<'k>>,
 }
 
@@ -105,13 +103,15 @@ pub fn store_four<'k>(k: &'k Build, out: Mem<'k>, first: V<'k>, width: u32, colu
 impl<'k> A16Out<'k> {
     /// Declares the objects of a form.
     pub fn declare(k: &'k Build, form: A16Form) -> Self {
+        let write = |region: Region| k.write(region.name(), region.scalar());
+        let beside = |region: Region| form.regions.has(region).then(|| write(region));
         Self {
             k,
             form,
-            planes: k.write("planes", Scalar::I8x4),
-            scales: k.write("scales", Scalar::F32),
-            digits: form.digits.map(|_| k.write("digits", Scalar::I8x4)),
-            sums: form.sums.then(|| k.write("sums", Scalar::F32)),
+            planes: write(Region::Planes),
+            scales: write(Region::Scales),
+            digits: Digits::ALL.map(|digits| beside(Region::Digits(digits))),
+            sums: beside(Region::Sums),
         }
     }
 
@@ -131,7 +131,7 @@ impl<'k> A16Out<'k> {
         let row_of_tile = at.row & 3;
         let unit = (at.row >> 2) * self.form.superblocks() + at.s;
         let columns = 2 * self.form.tile_rows;
-        let chunk = unit * (64 * columns) + (b >> 1) * (16 * columns);
+        let chunk = unit * self.unit_len(Region::Planes) + (b >> 1) * (16 * columns);
         let word = chunk + (row_of_tile << 5) + (t << 2) + ((b & 1) << 1);
         let [(h0, l0), (h1, l1)] = integers.map(split);
         k.when(at.exists, || {
@@ -139,7 +139,7 @@ impl<'k> A16Out<'k> {
             self.planes.store(word + 16, k.vector([pack(k, l0), pack(k, l1)]));
         });
         k.when(at.exists & at.lane.eq(k.u32(0)), || {
-            self.scales.store(unit * self.form.tile_rows + row_of_tile, quantizer.scale);
+            self.scales.store(unit * self.unit_len(Region::Scales) + row_of_tile, quantizer.scale);
         });
         self.store_sums(at, unit, integers);
         quantizer.in_range
@@ -148,7 +148,7 @@ impl<'k> A16Out<'k> {
     /// The sums over sub-blocks, as digits and as floats. The four invocations 4b.. have sub-block b.
     fn store_sums(&self, at: Place<'k>, unit: V<'k>, integers: [V<'k>; 2]) {
         let k = self.k;
-        if self.digits.is_none() && self.sums.is_none() {
+        if self.form.regions == Regions::LEAST {
             return;
         }
         let halves = integers.map(|four| {
@@ -160,21 +160,27 @@ impl<'k> A16Out<'k> {
         let (b, t) = (at.lane >> 2, at.lane & 3);
         if let Some(sums) = self.sums {
             k.when(at.exists & t.eq(k.u32(0)), || {
-                let index = unit * (8 * self.form.tile_rows) + ((at.row & 3) << 3) + b;
+                let index = unit * self.unit_len(Region::Sums) + ((at.row & 3) << 3) + b;
                 sums.store(index, sum.to_f32());
             });
         }
-        let Some(digits) = self.digits else { return };
-        let parts = match self.form.digits {
-            Some(Digits::Sixteen) => self.digits_of_16(at, halves),
-            _ => self.digits_of_8(at, sum),
-        };
-        for (part, (word, number, is_mine)) in (0..).zip(parts) {
-            let column = ((at.row & 3) << 1) + part;
-            let unit_first = unit * (16 * self.form.tile_rows);
-            let index = unit_first + (column << 3) + ((number & 3) << 1) + (number >> 2);
-            k.when(at.exists & is_mine, || digits.store(index, word));
+        for (digits, to) in Digits::ALL.into_iter().zip(self.digits) {
+            let Some(to) = to else { continue };
+            let parts = match digits {
+                Digits::Eight => self.digits_of_8(at, sum),
+                Digits::Sixteen => self.digits_of_16(at, halves),
+            };
+            for (part, (word, number, is_mine)) in (0..).zip(parts) {
+                let column = ((at.row & 3) << 1) + part;
+                let first = unit * self.unit_len(Region::Digits(digits));
+                let index = first + (column << 3) + ((number & 3) << 1) + (number >> 2);
+                k.when(at.exists & is_mine, || to.store(index, word));
+            }
         }
+    }
+
+    fn unit_len(&self, region: Region) -> u32 {
+        region.unit_len(self.form.tile_rows)
     }
 
     /// For u and v: a word of four digits, its number, and whether this invocation stores it. Invocation t of a

@@ -10,7 +10,8 @@ use unisonic_core::plan::{
     Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, Op, Plan, RopeTableId, Step, WeightId,
 };
 use unisonic_core::planes::LayoutError;
-use unisonic_core::planes::activation::{ActivationLayout, Digits};
+use unisonic_core::planes::activation::ActivationLayout;
+use unisonic_core::planes::region::Regions;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 
 use super::attention::{
@@ -144,12 +145,24 @@ pub fn plan_templates(
 
 /// How a GPU holds a matrix of a plan.
 pub fn weight_layout(plan: &Plan, weight: WeightId) -> Result<WeightLayout, LayoutError> {
-    let weight = &plan.weights[weight.index()];
-    let format = match weight.encoding {
+    let of_plan = &plan.weights[weight.index()];
+    WeightLayout::new(weight_format(plan, weight), of_plan.rows as usize, of_plan.cols as usize)
+}
+
+/// The format of a matrix of a plan on a GPU.
+fn weight_format(plan: &Plan, weight: WeightId) -> WeightFormat {
+    match plan.weights[weight.index()].encoding {
         Encoding::Block(format) => WeightFormat::Block(format),
         Encoding::W16(_) | Encoding::F32(_) => WeightFormat::W16,
-    };
-    WeightLayout::new(format, weight.rows as usize, weight.cols as usize)
+    }
+}
+
+/// The regions of an A16 buffer that some steps of a plan read.
+pub fn regions_read<'a>(plan: &Plan, buffer: BufferId, steps: impl Iterator<Item = &'a Step>) -> Regions {
+    steps.fold(Regions::LEAST, |regions, step| match step.op {
+        Op::Linear { x, weight, .. } if x == buffer => regions.and_read_by(weight_format(plan, weight)),
+        _ => regions,
+    })
 }
 
 /// Why there are no kernels for a plan.
@@ -158,15 +171,6 @@ pub enum TemplateError {
     /// A matrix or rows that have no layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// Matrices of two kinds of minima read one activation.
-    #[error(
-        "`{label}`: weights in Q2_K and in Q4_K or Q5_K read its result, and an activation has the digits of one kind; \
-         quantise the tensors to one of them"
-    )]
-    Digits {
-        /// The step that makes the activation.
-        label: String,
-    },
     /// Heads that no kernel takes.
     #[error("`{label}`: heads of {head_len} values; kernels take multiples of 16 up to 256")]
     HeadLen {
@@ -281,38 +285,17 @@ impl Reader<'_> {
         ActivationLayout::new(self.rows(buffer) as usize, self.width(buffer) as usize)
     }
 
-    fn outputs(&self, out: Option<BufferId>, quantized: Option<BufferId>) -> Result<Outputs, TemplateError> {
+    fn outputs(&self, out: Option<BufferId>, quantized: Option<BufferId>) -> Result<Outputs, LayoutError> {
         let a16 = quantized.map(|quantized| self.a16(quantized)).transpose()?;
         Ok(Outputs { f32: out.is_some(), a16 })
     }
 
     /// What the weights need that read a buffer which the step writes, up to the next step that does.
-    fn a16(&self, buffer: BufferId) -> Result<A16Form, TemplateError> {
+    fn a16(&self, buffer: BufferId) -> Result<A16Form, LayoutError> {
         let layout = self.activations(buffer)?;
-        let mut form =
-            A16Form { width: layout.width(), tile_rows: layout.tile_rows(), digits: None, sums: false };
-        for step in self.later {
-            if writes(&step.op, buffer) {
-                break;
-            }
-            let Op::Linear { x, weight, .. } = step.op else { continue };
-            let Encoding::Block(format) = self.plan.weights[weight.index()].encoding else { continue };
-            if x != buffer || !format.has_minimum() {
-                continue;
-            }
-            let digits = match format {
-                BlockFormat::Q2_K => Digits::Sixteen,
-                BlockFormat::Q4_K | BlockFormat::Q5_K => Digits::Eight,
-                _ => {
-                    form.sums = true;
-                    continue;
-                }
-            };
-            if form.digits.replace(digits).is_some_and(|before| before != digits) {
-                return Err(TemplateError::Digits { label: self.label.to_owned() });
-            }
-        }
-        Ok(form)
+        let readers = self.later.iter().take_while(|step| !writes(&step.op, buffer));
+        let regions = regions_read(self.plan, buffer, readers);
+        Ok(A16Form { width: layout.width(), tile_rows: layout.tile_rows(), regions })
     }
 
     fn check_head_len(&self, head_len: u32) -> Result<(), TemplateError> {

@@ -9,6 +9,10 @@ use super::super::fit::tests::devices;
 use super::*;
 use crate::models::samples;
 
+const Q2_K: WeightFormat = WeightFormat::Block(BlockFormat::Q2_K);
+const Q4_K: WeightFormat = WeightFormat::Block(BlockFormat::Q4_K);
+const Q6_K: WeightFormat = WeightFormat::Block(BlockFormat::Q6_K);
+
 #[test]
 fn the_kernels_of_every_architecture_fit_every_device() {
     let mut templates: Vec<(Hardware, Template)> = vec![];
@@ -36,17 +40,28 @@ fn the_kernels_of_every_architecture_fit_every_device() {
 #[test]
 fn activations_have_the_digits_of_their_readers() {
     let plan = samples::llama().plan();
-    let found = plan_templates(&plan, shape(1), &Hardware::SM_86).expect("kernels");
-    let of_norm = found.templates.iter().find_map(|template| match template {
-        Template::RmsNorm(norm) => norm.outputs.a16,
-        _ => None,
-    });
-    let form = of_norm.expect("a norm with A16");
-    assert_eq!((form.digits, form.sums), (Some(Digits::Eight), false));
+    assert_eq!(norms(&plan), [Regions::read_by(&[Q4_K]), Regions::read_by(&[Q6_K])]);
 
-    let mixed = samples::llama().change("blk.0.attn_q.weight", |tensor| tensor.ty = GgmlType::Q2_K);
-    let error = plan_templates(&mixed.plan(), shape(1), &Hardware::SM_86).expect_err("two kinds of digits");
-    assert!(matches!(&error, TemplateError::Digits { label } if label.contains("blk.0")), "{error}");
+    let both = samples::llama()
+        .change("blk.0.attn_q.weight", |tensor| tensor.ty = GgmlType::Q2_K)
+        .change("blk.1.ffn_up.weight", |tensor| tensor.ty = GgmlType::Q2_K)
+        .change("blk.1.ffn_gate.weight", |tensor| tensor.ty = GgmlType::Q2_K);
+    let expected = [&[Q2_K, Q4_K][..], &[Q4_K], &[Q2_K], &[Q6_K]].map(Regions::read_by);
+    assert_eq!(norms(&both.plan()), expected);
+}
+
+/// The regions of the norms with A16, each once.
+fn norms(plan: &Plan) -> Vec<Regions> {
+    let found = plan_templates(plan, shape(1), &Hardware::SM_86).expect("kernels");
+    let mut regions = vec![];
+    for template in &found.templates {
+        if let Template::RmsNorm(RmsNorm { outputs: Outputs { a16: Some(form), .. }, .. }) = template
+            && !regions.contains(&form.regions)
+        {
+            regions.push(form.regions);
+        }
+    }
+    regions
 }
 
 #[test]

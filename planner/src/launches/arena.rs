@@ -10,6 +10,9 @@ use unisonic_core::launch::{Area, Place, Shape};
 use unisonic_core::plan::{BufferId, BufferKind, Plan};
 use unisonic_core::planes::LayoutError;
 use unisonic_core::planes::activation::ActivationLayout;
+use unisonic_core::planes::region;
+
+use crate::kernels::of_plan::regions_read;
 
 /// What a part of the arena holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,33 +36,24 @@ pub enum Part {
 pub enum Region {
     /// Rows of f32.
     Values,
-    /// A16: the planes.
-    Planes,
-    /// A16 and Q16: the scales.
-    Scales,
-    /// A16: digits of the sums over sub-blocks, of the one kind that its weights need.
-    Digits,
-    /// A16: sums over blocks.
-    Sums,
+    /// Of A16.
+    A16(region::Region),
     /// Q16: the high plane.
     High,
     /// Q16: the low plane.
     Low,
+    /// Q16: the scales.
+    Scales,
 }
 
 /// The regions of a buffer with `rows` rows and their lengths.
 pub fn regions(kind: BufferKind, rows: u32) -> Result<Vec<(Region, u64)>, LayoutError> {
-    let words = |words: u32| 4 * u64::from(words);
     Ok(match kind {
         BufferKind::F32 { width } => vec![(Region::Values, 4 * u64::from(rows) * u64::from(width))],
         BufferKind::A16 { width } => {
             let layout = ActivationLayout::new(rows as usize, width as usize)?;
-            vec![
-                (Region::Planes, words(layout.planes_len())),
-                (Region::Scales, words(layout.scales_len())),
-                (Region::Digits, words(layout.digits_len())),
-                (Region::Sums, words(layout.sums_len())),
-            ]
+            let of = |region| (Region::A16(region), 4 * u64::from(layout.len(region)));
+            region::Region::ALL.map(of).to_vec()
         }
         BufferKind::Q16 { heads, head_len } => {
             let of_heads = u64::from(rows) * u64::from(heads);
@@ -94,7 +88,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// With the buffers of a plan, for the largest shape.
+    /// With the buffers of a plan, for the largest shape; of A16 buffers, the regions that weights read.
     pub fn of_plan(plan: &Plan, largest: Shape) -> Result<Self, LayoutError> {
         let mut arena = Self::default();
         for (id, buffer) in (0..).map(BufferId).zip(&plan.buffers) {
@@ -102,8 +96,11 @@ impl Arena {
             if rows == 0 {
                 continue;
             }
+            let read = regions_read(plan, id, plan.steps.iter());
             for (region, len_bytes) in regions(buffer.kind, rows)? {
-                arena.add(Part::Region(id, region), len_bytes);
+                if !matches!(region, Region::A16(region) if !read.has(region)) {
+                    arena.add(Part::Region(id, region), len_bytes);
+                }
             }
         }
         Ok(arena)

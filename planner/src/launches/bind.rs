@@ -3,6 +3,7 @@
 use unisonic_core::launch::inputs::{Input, InputLayout};
 use unisonic_core::launch::{Area, Place};
 use unisonic_core::plan::{BufferId, Op, Rows, WeightId};
+use unisonic_core::planes::region;
 
 use super::LoweredPlan;
 use super::arena::{Part, Region, regions};
@@ -63,10 +64,6 @@ impl Bind<'_> {
                 Self::image(self.lowered, self.lowered.images.planes(*weight)?)
             }
             (Op::Linear { bias, .. }, "bias") => vector((*bias)?),
-            (Op::Linear { x, .. }, "x_planes") => self.region(*x, Region::Planes),
-            (Op::Linear { x, .. }, "x_scales") => self.region(*x, Region::Scales),
-            (Op::Linear { x, .. }, "x_digits") => self.region(*x, Region::Digits),
-            (Op::Linear { x, .. }, "x_sums") => self.region(*x, Region::Sums),
             (Op::Linear { add, .. } | Op::RmsNorm { add, .. }, "add") => values((*add)?),
             (Op::RmsNorm { weight, .. }, "weight") => vector(*weight),
             (Op::HeadNorm { norm, .. }, "weight") => vector(norm.weight),
@@ -96,6 +93,7 @@ impl Bind<'_> {
                 "x",
             ) => values(*x),
             (op, "out") => self.region(op.result()?, Region::Values),
+            (Op::Linear { x, .. }, _) => self.region(*x, a16_region(name.strip_prefix("x_")?)?),
             (Op::RmsNorm { quantized, .. } | Op::Gate { quantized, .. }, _) => {
                 self.region((*quantized)?, a16_region(name)?)
             }
@@ -144,13 +142,7 @@ fn query_region(name: &str) -> Option<Region> {
 }
 
 fn a16_region(name: &str) -> Option<Region> {
-    match name {
-        "planes" => Some(Region::Planes),
-        "scales" => Some(Region::Scales),
-        "digits" => Some(Region::Digits),
-        "sums" => Some(Region::Sums),
-        _ => None,
-    }
+    region::Region::of_name(name).map(Region::A16)
 }
 
 fn states_part(name: &str) -> Option<Part> {

@@ -21,7 +21,7 @@ use unisonic_core::planes::weight::WeightLayout;
 
 use super::GridKernel;
 pub use half_staged::{HalfStaged, half_staged};
-pub use operands::{Operands, Region};
+pub use operands::Operands;
 pub use output::{Epilogue, Output, Residual};
 pub use split_k::{SplitK, split_k};
 pub use tiled::{Tiled, tiled};

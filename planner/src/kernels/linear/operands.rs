@@ -3,84 +3,35 @@
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V};
 use unisonic_core::planes::activation::{ActivationLayout, TILE_ROWS};
+use unisonic_core::planes::digits::Digits;
+use unisonic_core::planes::region::Region;
 use unisonic_core::planes::weight::{Plane, WeightFormat, WeightLayout};
 
 use super::Form;
-use super::scales::has_minima;
 
-/// Buffers that a linear layer reads, in the order of the kernel: `weights` (u32), then those of the activations
-/// ([`Region`]) that the format needs.
+/// What there is of each region, by [`Region::index`].
+pub type OfRegions<T> = [Option<T>; Region::ALL.len()];
+
+/// Something of each region that weights of a format read.
+pub fn of_regions<T>(format: WeightFormat, of: impl Fn(Region) -> T) -> OfRegions<T> {
+    Region::ALL.map(|region| region.is_read_by(format).then(|| of(region)))
+}
+
+/// Buffers that a linear layer reads, in the order of the kernel: `weights` (u32), then the regions of the activations that
+/// the format reads, each by its name ([`Region::name`]) behind `x_`.
 #[derive(Clone, Copy)]
 pub struct Operands<'k> {
     /// The matrix.
     pub weights: Mem<'k>,
     /// The activations.
-    pub x: [Option<Mem<'k>>; 4],
+    pub x: OfRegions<Mem<'k>>,
 }
 
 impl<'k> Operands<'k> {
     /// Declares them.
     pub fn declare(k: &'k Build, weights: WeightLayout) -> Self {
-        let buffer = |region: Region| k.read(region.name(), region.scalar());
-        Self {
-            weights: k.read("weights", Scalar::U32),
-            x: Region::ALL.map(|region| region.is_needed(weights.format()).then(|| buffer(region))),
-        }
-    }
-}
-
-/// Regions of an A16 buffer (`core::planes::activation`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Region {
-    /// `x_planes`, i8x4.
-    Planes,
-    /// `x_scales`, f32.
-    Scales,
-    /// `x_digits`, i8x4: for formats with integer minima.
-    Digits,
-    /// `x_sums`, f32: for formats with f16 minima.
-    Sums,
-}
-
-impl Region {
-    /// In the order of buffers.
-    pub const ALL: [Region; 4] = [Region::Planes, Region::Scales, Region::Digits, Region::Sums];
-
-    /// Name of the buffer.
-    pub fn name(self) -> &'static str {
-        match self {
-            Region::Planes => "x_planes",
-            Region::Scales => "x_scales",
-            Region::Digits => "x_digits",
-            Region::Sums => "x_sums",
-        }
-    }
-
-    /// Type of an element.
-    pub fn scalar(self) -> Scalar {
-        match self {
-            Region::Planes | Region::Digits => Scalar::I8x4,
-            Region::Scales | Region::Sums => Scalar::F32,
-        }
-    }
-
-    /// Whether weights of a format are multiplied with it.
-    pub fn is_needed(self, format: WeightFormat) -> bool {
-        match self {
-            Region::Planes | Region::Scales => true,
-            Region::Digits => has_minima(format),
-            Region::Sums => format.has(Plane::BlockMinima),
-        }
-    }
-
-    /// Elements of a unit.
-    pub fn unit_len(self, x: ActivationLayout) -> u32 {
-        match self {
-            Region::Planes => x.unit_planes_len(),
-            Region::Scales => x.tile_rows(),
-            Region::Digits => x.unit_digits_len(),
-            Region::Sums => x.unit_sums_len(),
-        }
+        let buffer = |region: Region| k.read(&format!("x_{}", region.name()), region.scalar());
+        Self { weights: k.read("weights", Scalar::U32), x: of_regions(weights.format(), buffer) }
     }
 }
 
@@ -214,7 +165,7 @@ pub struct Activations<'k> {
     /// Layout.
     pub layout: ActivationLayout,
     /// Of each region.
-    pub regions: [Option<Mem<'k>>; 4],
+    pub regions: OfRegions<Mem<'k>>,
     /// Units from a tile to the next.
     pub tile_units: u32,
     /// The unit of tile 0.
@@ -224,11 +175,11 @@ pub struct Activations<'k> {
 impl<'k> Activations<'k> {
     /// `width` elements of a region from `at` of a tile's unit on.
     fn load(&self, region: Region, tile: V<'k>, at: V<'k>, width: u8) -> V<'k> {
-        let Some(from) = self.regions[region as usize] else {
-            panic!("the format was said not to need {}", region.name())
+        let Some(from) = self.regions[region.index()] else {
+            panic!("the format was said not to read {}", region.name())
         };
         let unit = tile * self.tile_units + self.first_unit;
-        from.load_vector(unit * region.unit_len(self.layout) + at, width)
+        from.load_vector(unit * self.layout.unit_len(region) + at, width)
     }
 
     /// The four words of a chunk and column for invocations t.
@@ -238,8 +189,8 @@ impl<'k> Activations<'k> {
     }
 
     /// The two words of digits of a column for invocations t.
-    pub fn digits(&self, tile: V<'k>, column: V<'k>, t: V<'k>) -> V<'k> {
-        self.load(Region::Digits, tile, column * 8 + t * 2, 2)
+    pub fn digits(&self, digits: Digits, tile: V<'k>, column: V<'k>, t: V<'k>) -> V<'k> {
+        self.load(Region::Digits(digits), tile, column * 8 + t * 2, 2)
     }
 
     /// The sums of half a superblock of a row of the tile.

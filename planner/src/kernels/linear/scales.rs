@@ -3,6 +3,7 @@
 use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, V};
+use unisonic_core::planes::digits::Digits;
 use unisonic_core::planes::weight::{Plane, WeightFormat};
 
 use super::integers::parts;
@@ -57,11 +58,6 @@ impl<'k> Eight<'k> {
     }
 }
 
-/// Whether a format has integer minima.
-pub fn has_minima(format: WeightFormat) -> bool {
-    matches!(format, WeightFormat::Block(BlockFormat::Q2_K | BlockFormat::Q4_K | BlockFormat::Q5_K))
-}
-
 /// Whether products of an integer and its scale are bytes: up to 3*15 in Q2_K.
 pub fn scales_fit_bytes(format: WeightFormat) -> bool {
     format == WeightFormat::Block(BlockFormat::Q2_K)
@@ -105,12 +101,12 @@ impl<'k> Scales<'k> {
         }
         let words = rows.map(|row| parts(from.words(Plane::SubScales, row * 4, 4)));
         let nibbles = |word: V<'k>| word & 0x0F0F_0F0F;
-        match (has_minima(format), format.has(Plane::Halves)) {
-            (false, _) => {
+        match Digits::of(format) {
+            None => {
                 let scales = words.map(|words| words.to_vec());
                 Scales::SubBlocks { len: 16, scales, minima: none(), d: d_of_both(), dmin: None }
             }
-            (true, true) => {
+            Some(Digits::Sixteen) => {
                 let d = rows.map(|row| from.words(Plane::Halves, row, 1));
                 Scales::SubBlocks {
                     len: 16,
@@ -120,7 +116,7 @@ impl<'k> Scales<'k> {
                     dmin: Some(d.map(|d| d.half(1))),
                 }
             }
-            (true, false) => Scales::SubBlocks {
+            Some(Digits::Eight) => Scales::SubBlocks {
                 len: 32,
                 scales: words.map(packed_scales),
                 minima: words.map(packed_minima),
@@ -140,19 +136,19 @@ fn packed_minima(w: [V<'_>; 4]) -> Vec<V<'_>> {
     vec![w[1] & 0x3F3F_3F3F, (w[2] >> 4) & 0x0F0F_0F0F | (w[1] >> 2) & 0x3030_3030]
 }
 
-/// Register words of minima for the product with digits (`core::planes::activation`): what lane t holds of words 0 and 1 of
-/// a row.
-pub fn minima_registers<'k>(k: &'k Build, place: &Place<'k>, minima: &[V<'k>]) -> [V<'k>; 2] {
+/// Register words of minima for the product with digits (`core::planes::digits`), times the weights of the digits: what
+/// lane t holds of words 0 and 1 of a row.
+pub fn minima_registers<'k>(k: &'k Build, place: &Place<'k>, digits: Digits, minima: &[V<'k>]) -> [V<'k>; 2] {
     let odd = (place.t & 1).eq(k.u32(1));
     let upper = k.u32(1).lt(place.t);
-    let words = match *minima {
+    let words = match digits {
         // Digits weigh 1, 2, 2, 2; t says which sub-blocks, and which digit of the first word.
-        [low, high] => {
-            let m = odd.select(high, low);
+        Digits::Eight => {
+            let m = odd.select(minima[1], minima[0]);
             [upper.select(m << 1, m), m << 1]
         }
         // Digits weigh 1 and 8.
-        _ => {
+        Digits::Sixteen => {
             let m = upper.select(odd.select(minima[3], minima[2]), odd.select(minima[1], minima[0]));
             [m, m << 3]
         }

@@ -4,9 +4,10 @@
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, Mem, V};
 use unisonic_core::planes::activation::ActivationLayout;
+use unisonic_core::planes::region::{Region, Regions};
 use unisonic_core::planes::weight::{Plane, WeightFormat, WeightLayout};
 
-use super::operands::{Global, Operands, Region, Words};
+use super::operands::{Global, OfRegions, Operands, Words, of_regions};
 
 /// Sizes of the stages, each a superblock of some groups of weight rows and some tiles of rows.
 #[derive(Clone, Copy)]
@@ -43,8 +44,8 @@ pub struct Arrays<'k> {
     pub x: RowArrays<'k>,
 }
 
-/// Of each region that is needed, `[stage][tile]` of units.
-pub type RowArrays<'k> = [Option<Mem<'k>>; 4];
+/// Of each region that is read, `[stage][tile]` of units.
+pub type RowArrays<'k> = OfRegions<Mem<'k>>;
 
 impl Stages {
     /// Words of a group: all planes.
@@ -106,23 +107,20 @@ impl Stages {
 }
 
 impl RowStages {
-    /// Elements of a region in all stages; none where it is not needed.
-    fn region_len(self, region: Region) -> Option<u32> {
-        let is_needed = region.is_needed(self.format);
-        is_needed.then(|| self.count * self.tiles * region.unit_len(self.layout))
+    /// Elements of a region in all stages.
+    fn region_len(self, region: Region) -> u32 {
+        self.count * self.tiles * self.layout.unit_len(region)
     }
 
     /// Bytes of shared memory.
     pub fn len_bytes(self) -> u32 {
-        4 * Region::ALL.iter().filter_map(|&region| self.region_len(region)).sum::<u32>()
+        4 * Regions::read_by(&[self.format]).iter().map(|region| self.region_len(region)).sum::<u32>()
     }
 
     /// Declares the arrays.
     pub fn declare<'k>(self, k: &'k Build) -> RowArrays<'k> {
-        let names = ["staged_planes", "staged_scales", "staged_digits", "staged_sums"];
-        Region::ALL.map(|region| {
-            let len = self.region_len(region)?;
-            Some(k.shared(names[region as usize], region.scalar(), len))
+        of_regions(self.format, |region| {
+            k.shared(&format!("staged_{}", region.name()), region.scalar(), self.region_len(region))
         })
     }
 
@@ -138,10 +136,10 @@ impl RowStages {
     ) -> Vec<Held<'k>> {
         let mut held = vec![];
         for region in Region::ALL {
-            let (Some(to), Some(from)) = (to[region as usize], from[region as usize]) else {
+            let (Some(to), Some(from)) = (to[region.index()], from[region.index()]) else {
                 continue;
             };
-            let len = region.unit_len(self.layout);
+            let len = self.layout.unit_len(region);
             let quads = self.tiles * len / 4;
             for first in (0..quads).step_by(self.threads as usize) {
                 // Past the end, the last four once more, which are not stored.
@@ -169,10 +167,10 @@ impl RowStages {
     ) {
         let stage = s % self.count;
         for region in Region::ALL {
-            let (Some(to), Some(from)) = (to[region as usize], from[region as usize]) else {
+            let (Some(to), Some(from)) = (to[region.index()], from[region.index()]) else {
                 continue;
             };
-            let len = region.unit_len(self.layout);
+            let len = self.layout.unit_len(region);
             each_quad(k, self.threads, self.tiles, len, |tile, at| {
                 let unit =
                     (first_tile + tile).min(k.u32(self.layout.tiles() - 1)) * self.layout.superblocks() + s;

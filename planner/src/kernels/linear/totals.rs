@@ -2,13 +2,14 @@
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, V};
+use unisonic_core::planes::digits::Digits;
 use unisonic_core::planes::weight::{Plane, WeightFormat};
 
 use super::super::elementary::snap;
 use super::Form;
 use super::integers::{Integers, parts};
 use super::operands::{Activations, Columns, Place, Words};
-use super::scales::{Scales, has_minima, minima_registers, scales_fit_bytes};
+use super::scales::{Scales, minima_registers, scales_fit_bytes};
 
 /// Sixteen weight rows and a superblock.
 pub struct Unit<'k> {
@@ -87,8 +88,8 @@ enum Running<'k> {
 
 /// What a superblock is multiplied with beside the planes.
 struct Tail<'k> {
-    /// Two words of each column.
-    digits: Vec<V<'k>>,
+    /// Digits where the format has integer minima: two words of each column.
+    digits: Option<(Digits, Vec<V<'k>>)>,
     /// D of the row.
     scale: V<'k>,
 }
@@ -109,7 +110,8 @@ pub fn scaled_totals<'k>(
         format.has(Plane::BlockMinima).then(|| x.sums(columns.tile, columns.row, half))
     };
     let tail = |columns: &Columns<'k>| Tail {
-        digits: columns.each(|n| if has_minima(format) { x.digits(columns.tile, n, t) } else { n }),
+        digits: Digits::of(format)
+            .map(|digits| (digits, columns.each(|n| x.digits(digits, columns.tile, n, t)))),
         scale: x.scale(columns.tile, columns.row),
     };
     let early = (columns.len() == 1).then(|| {
@@ -259,9 +261,10 @@ impl<'k> Unit<'k> {
         let sums = sums.map(|sum| multiply.whole(sum));
         let totals = [0, 1]
             .map(|row: usize| (sums[2 * row].to_f32() * k.f32(128.0) + sums[2 * row + 1].to_f32()) * d[row]);
-        let Some(dmin) = dmin else { return totals };
-        let [[g0, g1], [h0, h1]] = [0, 1].map(|row| minima_registers(k, &multiply.place, &minima[row]));
-        let parts = multiply.product([g0, h0, g1, h1], &tail.digits, [k.i32(0); 4]);
+        let (Some(dmin), Some((digits, x))) = (dmin, &tail.digits) else { return totals };
+        let registers = |row: usize| minima_registers(k, &multiply.place, *digits, &minima[row]);
+        let [[g0, g1], [h0, h1]] = [0, 1].map(registers);
+        let parts = multiply.product([g0, h0, g1, h1], x, [k.i32(0); 4]);
         [0, 1].map(|row: usize| {
             let integer = multiply.whole(parts[2 * row] + (parts[2 * row + 1] << 10));
             totals[row] - integer.to_f32() * dmin[row]

@@ -1,17 +1,18 @@
 //! Samples of linear layers: every format that planes lay out, as blocks or as W16.
 
-use unisonic_core::format::blocks::{BlockFormat, DecodedRow, decode_row};
+use unisonic_core::format::blocks::{DecodedRow, decode_row};
 use unisonic_core::launch::Hardware;
 use unisonic_core::numerics::a16::A16Row;
 use unisonic_core::numerics::linear::linear_row;
 use unisonic_core::numerics::range::logit_in_range;
 use unisonic_core::numerics::w16::w16_linear_row;
-use unisonic_core::planes::activation::{ActivationLayout, Digits};
+use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::pack::GroupPacker;
+use unisonic_core::planes::region::Regions;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 
 use super::super::linear::{
-    Epilogue, Form, HalfStaged, Region, Residual, SplitK, Tiled, half_staged, split_k, tiled,
+    Epilogue, Form, HalfStaged, Residual, SplitK, Tiled, half_staged, split_k, tiled,
 };
 use super::super::{A16Form, GridKernel};
 use super::buffers::Buffers;
@@ -176,14 +177,9 @@ impl Case {
     }
 }
 
-/// The regions of A16 that weights of a format are multiplied with.
+/// The regions of A16 that weights of a format read.
 fn form(format: WeightFormat, x: ActivationLayout) -> A16Form {
-    let digits = match format {
-        WeightFormat::Block(BlockFormat::Q2_K) => Digits::Sixteen,
-        _ => Digits::Eight,
-    };
-    let digits = Region::Digits.is_needed(format).then_some(digits);
-    a16_form(x.rows() as usize, x.width() as usize, digits, Region::Sums.is_needed(format))
+    a16_form(x.rows() as usize, x.width() as usize, Regions::read_by(&[format]))
 }
 
 /// A matrix as planes and as rows that the reference takes.

@@ -2,10 +2,11 @@
 
 use unisonic_core::numerics::a16::{A16Row, SUPERBLOCK, plane_len, quantize_a16, scales_len};
 use unisonic_core::numerics::w16::{W16Row, quantize_w16, w16_plane_len, w16_scales_len};
-use unisonic_core::planes::activation::{ActivationLayout, Digits, PackedActivation};
+use unisonic_core::planes::activation::{ActivationLayout, pack};
+use unisonic_core::planes::region::{Region, Regions};
 
 use super::super::A16Form;
-use super::data::{POISON_WORD, bits, word_bytes};
+use super::data::{POISON_WORD, word_bytes};
 
 /// The planes h and l of a row, and its scales.
 struct Row {
@@ -76,17 +77,11 @@ impl A16Rows {
 
     /// The regions of a form in their order, as words. Places of rows that do not exist have poison.
     pub fn regions(&self, form: A16Form) -> Vec<Vec<u8>> {
-        let layout = layout(form, self.rows.len());
-        let packed = PackedActivation::pack(layout, form.digits.unwrap_or(Digits::Eight), &self.rows());
-        let of_bytes = |words: &[[i8; 4]]| -> Vec<u32> {
-            words.iter().map(|word| u32::from_le_bytes(word.map(|byte| byte as u8))).collect()
-        };
-        let mut regions = vec![of_bytes(&packed.planes), bits(&packed.scales)];
-        regions.extend(form.digits.map(|_| of_bytes(&packed.digits)));
-        regions.extend(form.sums.then(|| bits(&packed.sums)));
-        let poisoned = regions.into_iter().zip(places(form, layout)).map(|(region, places)| {
-            let mut words = vec![POISON_WORD; region.len()];
-            places.into_iter().for_each(|at| words[at as usize] = region[at as usize]);
+        let (layout, rows) = (layout(form, self.rows.len()), self.rows());
+        let poisoned = form.regions.iter().map(|region| {
+            let packed = pack(layout, region, &rows);
+            let mut words = vec![POISON_WORD; packed.len()];
+            places(layout, region).into_iter().for_each(|at| words[at as usize] = packed[at as usize]);
             word_bytes(&words)
         });
         poisoned.collect()
@@ -94,9 +89,9 @@ impl A16Rows {
 }
 
 /// What a kernel writes of `rows` rows of `width` values.
-pub fn a16_form(rows: usize, width: usize, digits: Option<Digits>, sums: bool) -> A16Form {
+pub fn a16_form(rows: usize, width: usize, regions: Regions) -> A16Form {
     let tile_rows = rows.next_power_of_two().min(4) as u32;
-    A16Form { width: width as u32, tile_rows, digits, sums }
+    A16Form { width: width as u32, tile_rows, regions }
 }
 
 /// The layout of a buffer of some rows.
@@ -107,19 +102,17 @@ fn layout(form: A16Form, rows: usize) -> ActivationLayout {
     layout
 }
 
-/// The words of each region that belong to a row.
-fn places(form: A16Form, layout: ActivationLayout) -> Vec<Vec<u32>> {
-    let superblocks = layout.superblocks();
+/// The words of a region that belong to a row.
+fn places(layout: ActivationLayout, region: Region) -> Vec<u32> {
     let each = |parts: u32, index: &dyn Fn(u32, u32, u32) -> u32| -> Vec<u32> {
-        let of_row = |row| (0..superblocks).flat_map(move |s| (0..parts).map(move |part| (row, s, part)));
+        let of_row =
+            |row| (0..layout.superblocks()).flat_map(move |s| (0..parts).map(move |part| (row, s, part)));
         (0..layout.rows()).flat_map(of_row).map(|(row, s, part)| index(row, s, part)).collect()
     };
-    let digits = || each(16, &|row, s, part| layout.digit_index(row, s, part % 2, part / 2));
-    let mut places = vec![
-        each(128, &|row, s, part| layout.word_index(row, part % 2, 64 * s + part / 2)),
-        each(1, &|row, s, _| layout.scale_index(row, s)),
-    ];
-    places.extend(form.digits.map(|_| digits()));
-    places.extend(form.sums.then(|| each(8, &|row, s, block| layout.sum_index(row, s, block))));
-    places
+    match region {
+        Region::Planes => each(128, &|row, s, part| layout.word_index(row, part % 2, 64 * s + part / 2)),
+        Region::Scales => each(1, &|row, s, _| layout.scale_index(row, s)),
+        Region::Digits(_) => each(16, &|row, s, part| layout.digit_index(row, s, part % 2, part / 2)),
+        Region::Sums => each(8, &|row, s, block| layout.sum_index(row, s, block)),
+    }
 }

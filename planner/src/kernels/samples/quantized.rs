@@ -1,36 +1,33 @@
 //! Samples of kernels that give A16: by itself, behind gates and behind norms.
 
+use unisonic_core::format::blocks::BlockFormat::{self, Q2_K, Q4_1, Q4_K, Q5_1, Q5_K, Q6_K};
 use unisonic_core::numerics::float::pow2;
 use unisonic_core::numerics::{activation, norm};
 use unisonic_core::plan::Activation;
-use unisonic_core::planes::activation::Digits;
+use unisonic_core::planes::region::Regions;
+use unisonic_core::planes::weight::WeightFormat;
 
-use super::super::{Outputs, RmsNorm, SuperblockShape, gate, quantize_a16, rms_norm};
+use super::super::{A16Form, Outputs, RmsNorm, SuperblockShape, gate, quantize_a16, rms_norm};
 use super::buffers::Buffers;
 use super::data::{bytes, flags, hard_rows, rows, word_bytes};
 use super::planes::{A16Rows, a16_form};
 use super::rows::row_sample;
 use super::{DEVICES, Extent, Sample};
 
-/// Digits and sums beside the planes.
-pub type Beside = (Option<Digits>, bool);
+/// Formats of the weights that read an activation: with no minima, integer ones of either kind or both, f16 ones, and all.
+pub type Readers = &'static [BlockFormat];
 
-const BESIDE: [Beside; 6] = [
-    (None, false),
-    (Some(Digits::Eight), false),
-    (Some(Digits::Sixteen), false),
-    (None, true),
-    (Some(Digits::Eight), true),
-    (Some(Digits::Sixteen), true),
-];
+const READERS: [Readers; 8] =
+    [&[Q6_K], &[Q4_K], &[Q2_K], &[Q4_1], &[Q5_K, Q4_1], &[Q2_K, Q5_1], &[Q2_K, Q4_K], &[Q2_K, Q5_K, Q4_1]];
 
-/// Whether f32 is written, and A16 with what.
-pub const OUTPUTS: [(bool, Option<Beside>); 5] = [
-    (true, Some(BESIDE[3])),
+/// Whether f32 is written, and A16 for which readers.
+pub const OUTPUTS: [(bool, Option<Readers>); 6] = [
+    (true, Some(READERS[3])),
     (true, None),
-    (false, Some(BESIDE[0])),
-    (false, Some(BESIDE[1])),
-    (true, Some(BESIDE[5])),
+    (false, Some(READERS[0])),
+    (false, Some(READERS[1])),
+    (true, Some(READERS[5])),
+    (false, Some(READERS[6])),
 ];
 
 /// Places of one row, of two, and of four with and without all of them taken.
@@ -66,21 +63,26 @@ pub fn results(
 }
 
 /// The forms of rows.
-pub fn outputs((f32, a16): (bool, Option<Beside>), count: usize, width: usize) -> Outputs {
-    Outputs { f32, a16: a16.map(|(digits, sums)| a16_form(count, width, digits, sums)) }
+pub fn outputs((f32, a16): (bool, Option<Readers>), count: usize, width: usize) -> Outputs {
+    Outputs { f32, a16: a16.map(|readers| form(readers, count, width)) }
+}
+
+fn form(readers: Readers, count: usize, width: usize) -> A16Form {
+    let formats: Vec<_> = readers.iter().copied().map(WeightFormat::Block).collect();
+    a16_form(count, width, Regions::read_by(&formats))
 }
 
 /// Samples of [`quantize_a16`].
 pub fn quantize_a16_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
-    let sizes = [WIDTHS.len(), ROWS.len(), BESIDE.len(), CLUSTERS.len(), DEVICES.len()];
-    Box::new(extent.combinations(sizes).into_iter().map(|[width, count, beside, clusters, device]| {
-        let (width, count, beside) = (WIDTHS[width], ROWS[count], BESIDE[beside]);
-        let outputs = outputs((false, Some(beside)), count, width);
+    let sizes = [WIDTHS.len(), ROWS.len(), READERS.len(), CLUSTERS.len(), DEVICES.len()];
+    Box::new(extent.combinations(sizes).into_iter().map(|[width, count, readers, clusters, device]| {
+        let (width, count, readers) = (WIDTHS[width], ROWS[count], READERS[readers]);
+        let outputs = outputs((false, Some(readers)), count, width);
         let shape = SuperblockShape { clusters: CLUSTERS[clusters] };
-        let template = quantize_a16(a16_form(count, width, beside.0, beside.1), shape);
+        let template = quantize_a16(form(readers, count, width), shape);
         let x = rows_out_of_range(count, width, 3);
         let buffers = results(Buffers::default().read(bytes(&x)), outputs, &x, width, |_| true);
-        row_sample(template, format!("{width}, {beside:?}, {shape:?}"), count, buffers, device)
+        row_sample(template, format!("{width}, {readers:?}, {shape:?}"), count, buffers, device)
     }))
 }
 
