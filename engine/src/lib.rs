@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod generate;
 pub mod kv;
+pub mod sampling;
 pub mod schedule;
 mod score;
 mod session;

@@ -23,6 +23,11 @@ impl Fraction {
             Err(SamplingError { option, found: p, expected: "from 0 to 1" })
         }
     }
+
+    /// `floor(p*2^32)*total`, in units of 2^-32.
+    pub fn of(self, total: u128) -> u128 {
+        u128::from(self.0) * total
+    }
 }
 
 /// The option n of top-n-sigma in [0, 64], as `floor(n^2*2^20)` of the exact square.
@@ -43,6 +48,30 @@ impl Sigmas {
         let exponent = (n.to_bits() >> 52) as i32 - 1075;
         Ok(Self((significand * significand) >> -(2 * exponent + 20)))
     }
+
+    /// Whether a logit this far below the largest is kept, both on the grid of [`sigma_grid`]:
+    /// `distance^2*N^2*2^20 <= floor(n^2*2^20)*(N*squares - sum^2)` in i128.
+    pub fn keep(self, distance: i32, grid: GridSums) -> bool {
+        let GridSums { count, sum, squares } = grid;
+        let distance = i128::from(distance);
+        (distance * distance * count * count) << 20 <= self.0 * (count * squares - sum * sum)
+    }
+}
+
+/// Sums of logits on the grid of [`sigma_grid`], exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GridSums {
+    /// N, the number of logits; at most 2^32.
+    pub count: i128,
+    /// sum Z.
+    pub sum: i128,
+    /// sum Z^2.
+    pub squares: i128,
+}
+
+/// A logit on the grid of top-n-sigma: `Z = rne(clamp(z, -4000, 4000)*1024)`.
+pub fn sigma_grid(z: f32) -> i32 {
+    rne(clamp(z, -4000.0, 4000.0) * 1024.0)
 }
 
 /// `W = trunc(exp2((z - z_max)*LOG2E)*2^31)`.
@@ -75,49 +104,63 @@ pub fn top_k(z: &[f32], kept: &mut Vec<u32>, k: usize) {
 pub fn top_p(z: &[f32], kept: &mut Vec<u32>, p: Fraction) {
     let Some(z_max) = largest(z, kept) else { return };
     let weight = |id: u32| u128::from(integer_weight(z[id as usize], z_max));
-    let total: u128 = kept.iter().map(|&id| weight(id)).sum();
-    let wanted = u128::from(p.0) * total;
-    // The prefix is short for most distributions, so the best ids are sorted in growing portions, never all at once
-    // unless all are needed.
-    let (mut done, mut sum, mut portion) = (0, 0, 64);
-    while done < kept.len() {
-        let rest = &mut kept[done..];
-        let len = portion.min(rest.len());
-        if len < rest.len() {
-            rest.select_nth_unstable_by_key(len, |&id| rank(z, id));
-        }
-        rest[..len].sort_unstable_by_key(|&id| rank(z, id));
-        for &id in &rest[..len] {
-            done += 1;
-            sum += weight(id);
-            if sum << 32 >= wanted {
-                kept.truncate(done);
-                break;
-            }
-        }
-        portion *= 8;
-    }
+    let wanted = p.of(kept.iter().map(|&id| weight(id)).sum());
+    kept.sort_unstable_by_key(|&id| rank(z, id));
+    let mut sum = 0;
+    let reached = kept.iter().position(|&id| {
+        sum += weight(id);
+        sum << 32 >= wanted
+    });
+    kept.truncate(reached.map_or(kept.len(), |last| last + 1));
     kept.sort_unstable();
+}
+
+/// Integer distance of a logit from the largest, in steps of 2^-15: `D = rne(clamp(z_max - z, 0, 64)*32768)`.
+pub fn distance(z: f32, z_max: f32) -> u32 {
+    rne(clamp(z_max - z, 0.0, 64.0) * 32_768.0) as u32
+}
+
+/// Locally typical sampling (Meister et al., 2023): keeps the ids whose surprisal is nearest to the entropy, as many
+/// as reach a share p of the weight.
+///
+/// Both are taken relative to the surprisal of the largest logit, so that the normaliser cancels: a surprisal is
+/// `D_i = `[`distance`], the entropy is `C = floor(sum W*D / S)`. Over ids with W > 0, with `A_i = |D_i - C|`: a is the
+/// least A with `sum over A_i <= a of W*2^32 >= floor(p*2^32)*S` in u128; keeps A_i <= a, all of equals.
+pub fn typical(z: &[f32], kept: &mut Vec<u32>, p: Fraction) {
+    let Some(z_max) = largest(z, kept) else { return };
+    let weight = |id: u32| u128::from(integer_weight(z[id as usize], z_max));
+    kept.retain(|&id| weight(id) > 0);
+    let total: u128 = kept.iter().map(|&id| weight(id)).sum();
+    let moment: u128 = kept.iter().map(|&id| weight(id) * u128::from(distance(z[id as usize], z_max))).sum();
+    let entropy = (moment / total) as u32;
+    let deviation = |id: u32| distance(z[id as usize], z_max).abs_diff(entropy);
+    let wanted = p.of(total);
+    let mut order = kept.clone();
+    order.sort_unstable_by_key(|&id| deviation(id));
+    let mut sum = 0;
+    let last = order.into_iter().find(|&id| {
+        sum += weight(id);
+        sum << 32 >= wanted
+    });
+    kept.retain(|&id| last.is_some_and(|last| deviation(id) <= deviation(last)));
 }
 
 /// Keeps ids with `W*2^32 >= floor(m*2^32)*W_max`.
 pub fn min_p(z: &[f32], kept: &mut Vec<u32>, m: Fraction) {
     let Some(z_max) = largest(z, kept) else { return };
-    let wanted = u128::from(m.0) * u128::from(integer_weight(z_max, z_max));
+    let wanted = m.of(u128::from(integer_weight(z_max, z_max)));
     kept.retain(|&id| u128::from(integer_weight(z[id as usize], z_max)) << 32 >= wanted);
 }
 
-/// Keeps ids whose logit is within n standard deviations of the largest, in integers: `Z = rne(clamp(z, -4000, 4000)*1024)`,
-/// keep iff `(Zmax - Z)^2*N^2*2^20 <= floor(n^2*2^20)*(N*sum Z^2 - (sum Z)^2)` in i128.
+/// Keeps ids whose logit is within n standard deviations of the largest, in integers: `Z = `[`sigma_grid`]`(z)`, keep iff
+/// `(Zmax - Z)^2*N^2*2^20 <= floor(n^2*2^20)*(N*sum Z^2 - (sum Z)^2)` in i128 ([`Sigmas::keep`]).
 pub fn top_n_sigma(z: &[f32], kept: &mut Vec<u32>, n: Sigmas) {
-    let integer = |id: u32| i128::from(rne(clamp(z[id as usize], -4000.0, 4000.0) * 1024.0));
+    let integer = |id: u32| sigma_grid(z[id as usize]);
     let Some(largest) = kept.iter().map(|&id| integer(id)).max() else { return };
-    let count = kept.len() as i128;
-    let sum: i128 = kept.iter().map(|&id| integer(id)).sum();
-    let squares: i128 = kept.iter().map(|&id| integer(id) * integer(id)).sum();
-    let allowed = n.0 * (count * squares - sum * sum);
-    kept.retain(|&id| {
-        let distance = largest - integer(id);
-        (distance * distance * count * count) << 20 <= allowed
-    });
+    let grid = GridSums {
+        count: kept.len() as i128,
+        sum: kept.iter().map(|&id| i128::from(integer(id))).sum(),
+        squares: kept.iter().map(|&id| i128::from(integer(id)) * i128::from(integer(id))).sum(),
+    };
+    kept.retain(|&id| n.keep(largest - integer(id), grid));
 }

@@ -18,7 +18,7 @@
 //!
 //! [`float`] and [`elementary`] are the alphabet. Then follow a row through a layer: [`embedding`], [`norm`],
 //! [`a16`] (quantise an activation), [`linear`] (blocks) and [`w16`] (float matrices), [`rope`], [`kv`],
-//! [`attention`], [`activation`], [`moe`]; at the end [`sampling`] and
+//! [`attention`], [`activation`], [`moe`]; at the end [`sampling_chain`] and
 //! [`probability`]. [`exact_v`] is a diagnostic and not part of u1.
 
 pub mod a16;
@@ -42,4 +42,5 @@ pub mod probability;
 pub mod range;
 pub mod rope;
 pub mod sampling;
+pub mod sampling_chain;
 pub mod w16;

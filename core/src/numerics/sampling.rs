@@ -1,7 +1,7 @@
 //! Choosing a token (docs/numerics.md "Sampling").
 //!
-//! The default order is: [`super::penalties`], logit bias, grammar mask, [`super::filters`] (top-n-sigma, top-k, top-p,
-//! min-p), temperature, [`draw`]. Filters work on the list of ids that are still kept, ascending; a mask is an id that
+//! Parts of [`super::sampling_chain`]: [`super::penalties`], logit bias, masks, [`super::filters`], temperature, [`draw`].
+//! Filters work on the list of ids that are still kept, ascending; a mask is an id that
 //! is not on it. Everything is a pure function of the logits, so a device may do it too if it gives the same.
 
 use super::elementary::{log, log1m};

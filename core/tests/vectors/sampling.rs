@@ -1,9 +1,11 @@
 use serde_json::Value;
 use unisonic_core::numerics::filters::{Fraction, Sigmas, min_p, top_k, top_n_sigma, top_p};
+use unisonic_core::numerics::penalties::Bias;
 use unisonic_core::numerics::philox::{philox4x32_10, random_word};
 use unisonic_core::numerics::sampling::{
     DrawKey, Temperature, draw, exponential, gumbel, perturbed, uniform,
 };
+use unisonic_core::numerics::sampling_chain::{SamplingChain, Window};
 
 use crate::json::{assert_bits, floats, integer, integers, list, load, text, word};
 
@@ -50,6 +52,26 @@ pub fn draws() {
         }
         let token = draw(&z, &kept, temperature, key).unwrap();
         assert_eq!(i64::from(token), integer(&case["token"]), "{name}");
+        let before = vec![0; key.position as usize];
+        let chain = chain(case, temperature, key.seed);
+        assert!(key.purpose != 0 || chain.choose(&z, &before, &|_| true) == Some(token), "{name}: chain");
+    }
+}
+
+/// The options of a case; what it masks by a bias of -inf.
+fn chain(case: &Value, temperature: Temperature, seed: u64) -> SamplingChain {
+    let fraction = |name| case[name].as_f64().map(|p| Fraction::new(name, p).unwrap());
+    SamplingChain {
+        penalties: None,
+        window: Window::All,
+        biases: integers(&case["masked"]).into_iter().map(|id| (id as u32, Bias::Mask)).collect(),
+        top_n_sigma: case["top_n_sigma"].as_f64().map(|n| Sigmas::new(n).unwrap()),
+        top_k: case["top_k"].as_u64().map(|k| k as u32),
+        typical: None,
+        top_p: fraction("top_p"),
+        min_p: fraction("min_p"),
+        temperature,
+        seed,
     }
 }
 

@@ -1,0 +1,65 @@
+//! Where in an order a share of weight is reached, without sorting more than a handful.
+
+/// One place in an order: larger keys first, of equals the lower index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Rank of the entry.
+    pub key: i32,
+    /// Tells equals apart.
+    pub index: u32,
+    /// What it adds to the sum.
+    pub weight: u32,
+}
+
+/// Entries that are sorted rather than split.
+const FEW: usize = 64;
+
+/// The last entry of the shortest prefix, of at least one entry, with `sum of weights * 2^32 >= wanted`; of all, where the
+/// whole sum is less. None for no entry.
+///
+/// Entries come by ascending index and are used up. A quickselect: split by a key, add the weights of the upper part, go
+/// on with the part in which `wanted` is reached. Every second split halves the range of keys, so there are at most 64.
+pub fn prefix_end(entries: &mut Vec<Entry>, wanted: u128) -> Option<Entry> {
+    let mut above = 0_u128;
+    let mut halve = false;
+    while entries.len() > FEW {
+        let (low, high) = key_range(entries);
+        if low == high {
+            break;
+        }
+        let pivot = if halve { middle(low, high) } else { some_median(entries).max(low + 1) };
+        halve = !halve;
+        let upper: u128 = entries.iter().map(|e| if e.key >= pivot { u128::from(e.weight) } else { 0 }).sum();
+        if (above + upper) << 32 >= wanted {
+            entries.retain(|entry| entry.key >= pivot);
+        } else {
+            above += upper;
+            entries.retain(|entry| entry.key < pivot);
+        }
+    }
+    // Equal keys are in the right order already, and this sort is fast on them.
+    entries.sort_by_key(|entry| (std::cmp::Reverse(entry.key), entry.index));
+    let reached = entries.iter().find(|entry| {
+        above += u128::from(entry.weight);
+        above << 32 >= wanted
+    });
+    reached.or(entries.last()).copied()
+}
+
+fn key_range(entries: &[Entry]) -> (i32, i32) {
+    let keys = entries.iter().map(|entry| entry.key);
+    keys.fold((i32::MAX, i32::MIN), |(low, high), key| (low.min(key), high.max(key)))
+}
+
+/// Above `low`, at most `high`, where low < high.
+fn middle(low: i32, high: i32) -> i32 {
+    let middle = (i64::from(low) + i64::from(high) + 1) >> 1;
+    i32::try_from(middle).unwrap_or(high)
+}
+
+/// The median key of nine entries; there are at least as many.
+fn some_median(entries: &[Entry]) -> i32 {
+    let mut keys: [i32; 9] = std::array::from_fn(|i| entries[i * (entries.len() - 1) / 8].key);
+    keys.sort_unstable();
+    keys[4]
+}
