@@ -1,12 +1,11 @@
-//! Sampling beyond the known answers: options and their limits, ties, penalties, bias, and the sums of top-p on a large
-//! vocabulary against a plain sort.
+//! Sampling beyond the known answers: options and their limits, ties, penalties, bias, typical sampling.
 
 #[path = "support/generator.rs"]
 mod generator;
 
 use generator::{gauss_row, splitmix64};
-use unisonic_core::numerics::filters::{Fraction, Sigmas, integer_weight, min_p, top_k, top_n_sigma, top_p};
-use unisonic_core::numerics::float::{ord, pow2};
+use unisonic_core::numerics::filters::{Fraction, Sigmas, min_p, top_k, top_n_sigma, top_p, typical};
+use unisonic_core::numerics::float::pow2;
 use unisonic_core::numerics::penalties::{Bias, Penalties, apply_bias};
 use unisonic_core::numerics::sampling::{DrawKey, Temperature, draw, greedy, reciprocal_of_f64, uniform};
 
@@ -114,27 +113,23 @@ fn reciprocals_are_rounded_once() {
     }
 }
 
-/// Against the definition: sort everything, add from the front.
+/// Odds 8 : 4 : 2 : 1 : 1 have an entropy of 1.875 bits; the surprisals are 1, 2, 3, 4 and 4 bits.
 #[test]
-fn top_p_equals_the_sorted_definition() {
-    for (seed, n, scale) in [(1, 1000, 4.0), (2, 5000, 0.1), (3, 700, 0.0), (4, 1, 1.0), (5, 64, 20.0)] {
-        let z: Vec<f32> = gauss_row(seed, n).iter().map(|z| z * scale).collect();
-        for p in [0.0, 1e-9, 0.3, 0.9, 0.999_999, 1.0] {
-            let mut order = ids(n as u32);
-            order.sort_by_key(|&id| (-i64::from(ord(z[id as usize])), id));
-            let weight = |id: &u32| u128::from(integer_weight(z[*id as usize], z[order[0] as usize]));
-            let wanted = (p * 4_294_967_296.0) as u128 * order.iter().map(weight).sum::<u128>();
-            let mut sum = 0;
-            let len = order.iter().position(|id| {
-                sum += weight(id);
-                sum << 32 >= wanted
-            });
-            let mut expected = order[..=len.unwrap()].to_vec();
-            expected.sort_unstable();
-            let mut kept = ids(n as u32);
-            top_p(&z, &mut kept, Fraction::new("top-p", p).unwrap());
-            assert_eq!(kept, expected, "n {n}, p {p}");
-        }
+fn typical_keeps_what_is_nearest_to_the_entropy() {
+    let bit = std::f32::consts::LN_2;
+    let z = [0.0, -bit, -2.0 * bit, -3.0 * bit, -3.0 * bit, -100.0];
+    // Nearest first: 1 (a quarter), 0 (a half), 2 (an eighth), then 3 and 4 together.
+    for (p, expected) in [
+        (0.0, vec![1]),
+        (0.2, vec![1]),
+        (0.3, vec![0, 1]),
+        (0.8, vec![0, 1, 2]),
+        (0.9, vec![0, 1, 2, 3, 4]),
+        (1.0, vec![0, 1, 2, 3, 4]),
+    ] {
+        let mut kept = ids(6);
+        typical(&z, &mut kept, Fraction::new("typical", p).unwrap());
+        assert_eq!(kept, expected, "p {p}");
     }
 }
 
@@ -143,11 +138,12 @@ fn top_p_equals_the_sorted_definition() {
 fn filters_keep_at_least_one_id() {
     let z = [3.0, -7.0, 3.0, 100.0, -4e9];
     for start in [ids(5), vec![1], vec![1, 4], vec![]] {
-        let mut lists = vec![start.clone(); 4];
+        let mut lists = vec![start.clone(); 5];
         top_k(&z, &mut lists[0], 0);
         top_p(&z, &mut lists[1], Fraction::new("top-p", 0.0).unwrap());
         min_p(&z, &mut lists[2], Fraction::new("min-p", 1.0).unwrap());
         top_n_sigma(&z, &mut lists[3], Sigmas::new(0.0).unwrap());
+        typical(&z, &mut lists[4], Fraction::new("typical", 0.0).unwrap());
         for kept in lists {
             assert_eq!(kept.is_empty(), start.is_empty());
         }

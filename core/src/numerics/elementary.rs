@@ -17,6 +17,7 @@ pub const EXP2: [f32; 6] = [
 ///
 /// `z = t + 12582912.0; n = Bits(z) - 0x4B400000; r = t - (z - 12582912.0);`
 /// `P = c5; P = P*r + c4; ... P = P*r + c0` (multiply, then add).
+#[inline]
 pub fn exp2_pair(t: f32) -> (f32, i32) {
     let n = rne(t);
     let r = t - ((t + ROUNDER) - ROUNDER);
@@ -26,11 +27,13 @@ pub fn exp2_pair(t: f32) -> (f32, i32) {
 }
 
 /// `p * 2^n` by exponent arithmetic: `bitcast(Bits(p) + (n << 23))`; exact while the result is a normal number.
+#[inline]
 pub fn scale_exponent(p: f32, n: i32) -> f32 {
     f32::from_bits(p.to_bits().wrapping_add((n as u32) << 23))
 }
 
 /// `2^t`: +0 below t = -125; t above 126 counts as 126; else `bitcast(Bits(P) + (n << 23))`.
+#[inline]
 pub fn exp2(t: f32) -> f32 {
     if ord(t) < ord(-125.0) {
         return 0.0;

@@ -70,6 +70,7 @@ pub struct GridSums {
 }
 
 /// A logit on the grid of top-n-sigma: `Z = rne(clamp(z, -4000, 4000)*1024)`.
+#[inline]
 pub fn sigma_grid(z: f32) -> i32 {
     rne(clamp(z, -4000.0, 4000.0) * 1024.0)
 }

@@ -19,6 +19,7 @@ pub fn snap(x: f32) -> f32 {
 }
 
 /// Nearest integer, ties to even, for |v| < 2^22: `Bits(v + 12582912.0) - 0x4B400000`.
+#[inline]
 pub fn rne(v: f32) -> i32 {
     (v + ROUNDER).to_bits().wrapping_sub(0x4B40_0000) as i32
 }
@@ -34,12 +35,14 @@ pub fn amax(values: &[f32]) -> f32 {
 /// The ordered integer of a float, used for every comparison: -0 < +0, and NaN has its place.
 ///
 /// `i = Bits(x) as i32; i < 0 ? i ^ 0x7FFFFFFF : i`
+#[inline]
 pub const fn ord(x: f32) -> i32 {
     let i = x.to_bits() as i32;
     if i < 0 { i ^ 0x7FFF_FFFF } else { i }
 }
 
 /// `x`, or the nearer of `low` and `high` when [`ord`] places x outside them.
+#[inline]
 pub fn clamp(x: f32, low: f32, high: f32) -> f32 {
     if ord(x) < ord(low) {
         low
@@ -51,6 +54,7 @@ pub fn clamp(x: f32, low: f32, high: f32) -> f32 {
 }
 
 /// i32 to f32, correctly rounded. Equal to `f32(I >> 12)*4096 + f32(I & 4095)`.
+#[inline]
 pub fn i2f(i: i32) -> f32 {
     i as f32
 }

@@ -77,6 +77,7 @@ pub fn draw(z: &[f32], kept: &[u32], temperature: Temperature, key: DrawKey) -> 
 }
 
 /// `(z*f32(1/T)) + g`.
+#[inline]
 pub fn perturbed(z: f32, inverse_temperature: f32, gumbel: f32) -> f32 {
     z * inverse_temperature + gumbel
 }
