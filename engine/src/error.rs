@@ -3,6 +3,8 @@
 use unisonic_core::plan::DeviceError;
 use unisonic_planner::PlanError;
 
+use crate::sampling::SamplerError;
+
 /// An error of loading or running a model.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -12,6 +14,9 @@ pub enum EngineError {
     /// The device refused or failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Options of sampling that are not right, or nothing to choose from.
+    #[error(transparent)]
+    Sampling(#[from] SamplerError),
     /// A session of another engine, whose pages hold nothing here.
     #[error("the session belongs to another engine; extend it with the engine that made it")]
     ForeignSession,

@@ -26,6 +26,7 @@ pub use logprobs::{Logprobs, MAX_TOP_LOGPROBS, TokenLogprob, logprobs};
 pub use options::{DEFAULT_WINDOW, SamplerError, SamplerOptions};
 pub use unisonic_core::numerics::sampling_chain::Window;
 
+use crate::{EngineError, Sample};
 use kept::{Kept, MASKED, Scratch};
 use noise::Race;
 use passes::{BLOCK, block_maxima};
@@ -125,6 +126,12 @@ impl Sampler {
             mask(z, allowed);
         }
         true
+    }
+}
+
+impl Sample for Sampler {
+    fn sample(&mut self, logits: &[f32], before: &[u32]) -> Result<u32, EngineError> {
+        Ok(self.choose(logits, before, None)?)
     }
 }
 
