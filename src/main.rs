@@ -12,6 +12,7 @@ mod digest;
 mod interrupt;
 mod model;
 mod output;
+mod sampling;
 mod speculation;
 mod text;
 

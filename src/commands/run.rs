@@ -1,4 +1,4 @@
-//! `unisonic run`: continues a prompt, or answers a message, greedily.
+//! `unisonic run`: continues a prompt, or answers a message.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use clap::Args;
 use unisonic_core::format::GgufFile;
 use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
 use unisonic_engine::draft::Drafter;
+use unisonic_engine::sampling::Sampler;
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
 
@@ -17,6 +18,7 @@ use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::digest::LogitsDigest;
 use crate::model::Capacity;
 use crate::output::{say, spinner, write_json, write_stdout};
+use crate::sampling::SamplingArgs;
 use crate::speculation::SpeculationArgs;
 use crate::{interrupt, model, speculation, text};
 
@@ -28,7 +30,10 @@ Examples:
   printf 'def fibonacci(n):' | unisonic run --max-tokens 64 model.gguf -
   unisonic run --json --ids 1,2,3 model.gguf                    token ids in, token ids out
 
-Each step takes the most probable token, so the same prompt gives the same answer everywhere.";
+  unisonic run --temperature 0.8 --top-p 0.95 --seed 7 model.gguf \"Once upon a time\"
+
+The same prompt, options and seed give the same answer everywhere. Without --temperature each step takes the most
+probable token.";
 
 /// Continues a prompt, or answers a message with --chat; the text is streamed to stdout
 #[derive(Args)]
@@ -47,6 +52,8 @@ pub struct RunArgs {
     /// Adds logits_sha256 to the JSON: a digest of the bits of every step's logits (f32, little-endian)
     #[arg(long, requires = "json")]
     logits_digest: bool,
+    #[command(flatten)]
+    sampling: SamplingArgs,
     #[command(flatten)]
     speculation: SpeculationArgs,
     #[command(flatten)]
@@ -100,9 +107,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         max_outputs: args.speculation.max_outputs(),
     };
     let mut engine = model::load(&file, path, &args.load, &capacity)?;
+    let sampler = args.sampling.sampler(engine.plan().vocab_len)?;
     let drafter = args.speculation.drafter(&file, &args.load, &engine)?;
 
-    let answer = answer(&mut engine, drafter, &tokenizer, &prompt, args)?;
+    let answer = answer(&mut engine, sampler, drafter, &tokenizer, &prompt, args)?;
     if args.json {
         let mut line = serde_json::json!({
             "model": path.to_string_lossy(),
@@ -143,6 +151,7 @@ struct Answer {
 /// Generates, streaming the text unless the result is JSON.
 fn answer(
     engine: &mut Engine,
+    mut sampler: Sampler,
     mut drafter: Option<Box<dyn Drafter>>,
     tokenizer: &Tokenizer,
     prompt: &[u32],
@@ -165,8 +174,8 @@ fn answer(
     let options = GenerateOptions {
         max_tokens: args.max_tokens,
         cancelled: Some(&interrupt::requested),
+        sampler: Some(&mut sampler),
         drafter: drafter.as_deref_mut().map(|drafter| drafter as _),
-        ..GenerateOptions::default()
     };
     let completion = generate(
         engine,
