@@ -1,6 +1,8 @@
 //! The filters of docs/numerics.md "Sampling", as thresholds. Each keeps what the function of the same name in
 //! `core::numerics::filters` keeps; where a threshold here is only a bound, the exact rule decides behind it.
 
+use std::f32::consts::LN_2;
+
 use unisonic_core::numerics::filters::{Fraction, Sigmas, sigma_grid};
 use unisonic_core::numerics::float::{i2f, ord, pow2};
 
@@ -99,7 +101,7 @@ pub fn min_p(kept: &mut Kept, m: Fraction) {
     }
     // It is at least 2^-n of the largest, so the distance is at most n*ln 2.
     let n = 31 - weight.ilog2() as i32;
-    let low = ord(z_max - (i2f(n) * 0.693_147_2 + 0.001));
+    let low = ord(z_max - (i2f(n) * LN_2 + 0.001));
     kept.retain(low, |_, z| integer_weight(z, z_max) >= weight);
 }
 

@@ -1,8 +1,8 @@
 //! Choosing a token from logits (docs/numerics.md "Sampling").
 //!
 //! [`SamplerOptions`] are what a caller asks for; a [`Sampler`] holds them checked and chooses. Its answer is that of
-//! [`SamplingChain::choose`], the specification, to the bit, but it never sorts the vocabulary: [`filters`] find
-//! thresholds, [`kept`] collects what reaches them, [`noise`] draws. [`logprobs()`] says what the model thought.
+//! [`SamplingChain::choose`], the specification, to the bit, but it never sorts the vocabulary: `filters` find
+//! thresholds, `kept` collects what reaches them, `noise` draws. [`logprobs()`] says what the model thought.
 //!
 //! A choice is a function of the logits, the tokens before it and the options. Nothing is carried from one to the next, so
 //! batches, chunks and restarts cannot matter, and a sequence that is cut back goes on as if the rest had never been.

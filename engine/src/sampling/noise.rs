@@ -4,6 +4,8 @@
 //! the two logarithms after them are only made for ids that could win: the exponent and mantissa of the word bound the
 //! noise from above ([`score_bounds`]), and the largest possible noise bounds a whole block before any word of it is made.
 
+use std::f32::consts::LN_2;
+
 use multiversion::multiversion;
 use unisonic_core::numerics::float::{i2f, ord};
 use unisonic_core::numerics::philox::random_word;
@@ -80,7 +82,7 @@ impl Race {
 fn noise_bound(word: u32) -> f32 {
     let k = i2f((word >> 1) as i32) + 0.5;
     // The exponent of w = k*2^-31 and the bias of its pattern: 31 + 127.
-    (158.0 - i2f(k.to_bits() as i32) * (1.0 / 8_388_608.0)) * 0.693_147_2 + 0.001
+    (158.0 - i2f(k.to_bits() as i32) * (1.0 / 8_388_608.0)) * LN_2 + 0.001
 }
 
 /// Sets `bounds` to at least the [`ord`] of each score, and answers the largest.
