@@ -12,6 +12,7 @@ use unisonic_devices::OpenOptions;
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_engine::{Clock, Engine, EngineOptions};
 use unisonic_planner::PlanOptions;
+use unisonic_planner::launches::LaunchPasses;
 use unisonic_planner::passes::Dump;
 
 use crate::cli::{Diagnostic, LoadArgs};
@@ -54,6 +55,7 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) 
             exact_v,
             threads: args.threads.map(|threads| threads as usize),
             memory_limit_bytes: args.memory_limit,
+            launch_passes: LaunchPasses::without(&args.passes_off),
         },
     )?;
     let texts = RefCell::new(Vec::new());

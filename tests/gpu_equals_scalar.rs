@@ -23,7 +23,7 @@ fn launches_equal_the_oracle(model: &Path, len: usize, chunks: &[u32]) {
     let ids = common::some_ids(len, oracle.plan().vocab_len);
     let right = bits(common::logits(&mut oracle, &ids));
     for (hardware, &chunk_rows) in [Hardware::SM_86, Hardware::LEAST].into_iter().zip(chunks.iter().cycle()) {
-        let device = GpuDevice::new(InterpreterMachine { hardware }, Arc::new(Lowering));
+        let device = GpuDevice::new(InterpreterMachine { hardware }, Arc::new(Lowering::default()));
         let options = EngineOptions { chunk_rows, ..common::options() };
         let mut engine = common::load_with(&device, model, &options);
         let found = bits(common::logits(&mut engine, &ids));

@@ -15,7 +15,7 @@ use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 use unisonic_gpu::device::GpuDevice;
 use unisonic_gpu::interpreter::InterpreterMachine;
 use unisonic_gpu::machine::Machine;
-use unisonic_planner::launches::Lowering;
+use unisonic_planner::launches::{LaunchPasses, Lowering};
 
 pub use list::{Backend, Listed, list};
 pub use name::{DeviceName, UnknownDevice};
@@ -29,6 +29,8 @@ pub struct OpenOptions {
     pub threads: Option<usize>,
     /// Most memory that a GPU may be asked for; all that is free if not given.
     pub memory_limit_bytes: Option<u64>,
+    /// Which passes over the launches of a GPU run.
+    pub launch_passes: LaunchPasses,
 }
 
 /// A device that cannot be opened.
@@ -57,7 +59,7 @@ pub enum OpenError {
 
 /// Opens a device.
 pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, OpenError> {
-    let OpenOptions { exact_v, threads, memory_limit_bytes } = options;
+    let OpenOptions { exact_v, threads, memory_limit_bytes, launch_passes } = options;
     match name {
         DeviceName::Cpu | DeviceName::CpuScalar if exact_v => {
             Ok(Box::new(ScalarDevice::new(Arithmetic::ExactV)))
@@ -68,20 +70,24 @@ pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, O
         }
         DeviceName::CpuScalar => Ok(Box::new(ScalarDevice::new(Arithmetic::U1))),
         _ if exact_v => Err(OpenError::Diagnostic(name)),
-        DeviceName::Interpreter => Ok(gpu(InterpreterMachine { hardware: Hardware::SM_86 })),
+        DeviceName::Interpreter => Ok(gpu(InterpreterMachine { hardware: Hardware::SM_86 }, launch_passes)),
         DeviceName::Cuda(index) => {
             let options = unisonic_cuda::driver::OpenOptions { memory_limit_bytes, ..Default::default() };
             let machine = unisonic_cuda::driver::open(index, options);
-            machine.map(gpu).map_err(|error| OpenError::Cuda { name, error })
+            machine
+                .map(|machine| gpu(machine, launch_passes))
+                .map_err(|error| OpenError::Cuda { name, error })
         }
         DeviceName::Vulkan(index) => {
             let options = unisonic_vulkan::driver::OpenOptions { memory_limit_bytes, ..Default::default() };
             let machine = unisonic_vulkan::driver::open(index as usize, &options);
-            machine.map(gpu).map_err(|error| OpenError::Vulkan { name, error })
+            machine
+                .map(|machine| gpu(machine, launch_passes))
+                .map_err(|error| OpenError::Vulkan { name, error })
         }
     }
 }
 
-fn gpu<M: Machine + 'static>(machine: M) -> Box<dyn Device> {
-    Box::new(GpuDevice::new(machine, Arc::new(Lowering)))
+fn gpu<M: Machine + 'static>(machine: M, passes: LaunchPasses) -> Box<dyn Device> {
+    Box::new(GpuDevice::new(machine, Arc::new(Lowering { passes })))
 }

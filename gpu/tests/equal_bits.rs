@@ -23,7 +23,8 @@ use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 use unisonic_gpu::device::GpuDevice;
 use unisonic_gpu::interpreter::InterpreterMachine;
 use unisonic_planner::kernels::samples::data;
-use unisonic_planner::launches::Lowering;
+use unisonic_planner::launches::{LAUNCH_PASSES, LaunchPasses, Lowering};
+use unisonic_planner::passes::PASSES;
 // The samples plan themselves with these.
 use unisonic_planner::{PlanOptions, plan};
 
@@ -83,9 +84,19 @@ struct Pair {
 
 impl Pair {
     fn load(name: &str, plan: Plan, weights: &MemoryWeights, hardware: Hardware) -> Self {
+        Self::with_passes(name, plan, weights, hardware, LaunchPasses::default())
+    }
+
+    fn with_passes(
+        name: &str,
+        plan: Plan,
+        weights: &MemoryWeights,
+        hardware: Hardware,
+        passes: LaunchPasses,
+    ) -> Self {
         let plan = Arc::new(plan);
         let oracle = ScalarDevice::new(Arithmetic::U1);
-        let other = GpuDevice::new(InterpreterMachine { hardware }, Arc::new(Lowering));
+        let other = GpuDevice::new(InterpreterMachine { hardware }, Arc::new(Lowering { passes }));
         let load = |device: &dyn Device| {
             device
                 .load(Arc::clone(&plan), weights, LIMITS, &|_| {})
@@ -145,7 +156,10 @@ impl Pair {
 fn equals_the_oracle(sample: &Sample, hardware: Hardware) {
     let plan = sample.plan();
     let weights = weights(&plan);
-    let mut pair = Pair::load(sample.name, plan, &weights, hardware);
+    equal_batches(Pair::load(sample.name, plan, &weights, hardware));
+}
+
+fn equal_batches(mut pair: Pair) {
     // Past gemma's window, too.
     pair.rows(&[0; 18], &[]);
     pair.rows(&[0; 3], &[0, 1, 2]);
@@ -210,6 +224,27 @@ fn formats_with_other_minima_side_by_side() {
         let weights = weights(&plan);
         let mut pair = Pair::load("tiles of rows", plan, &weights, hardware);
         pair.rows(&[0; 33], &[0, 32]);
+    }
+}
+
+/// Without each pass over launches, without all, and without random ones of all passes.
+#[test]
+fn switches_are_invisible() {
+    let of_launches: Vec<String> = LAUNCH_PASSES.iter().map(|pass| pass.name.to_owned()).collect();
+    let of_graphs = PASSES.iter().filter(|pass| !pass.required).map(|pass| pass.name.to_owned());
+    let all: Vec<String> = of_launches.iter().cloned().chain(of_graphs).collect();
+    let mut subsets: Vec<Vec<String>> = of_launches.iter().map(|name| vec![name.clone()]).collect();
+    subsets.extend([of_launches, all.clone()]);
+    let mut random = data::random(11);
+    subsets.extend((0..6).map(|_| all.iter().filter(|_| random() % 2 == 0).cloned().collect()));
+    let samples = [samples::qwen2(), samples::gemma3(), samples::llama()];
+    for (number, off) in subsets.iter().enumerate() {
+        let sample = &samples[number % samples.len()];
+        let hardware = [Hardware::SM_86, Hardware::LEAST][number % 2];
+        let plan = sample.plan_without(off);
+        let weights = weights(&plan);
+        let name = format!("{} without {}", sample.name, off.join(", "));
+        equal_batches(Pair::with_passes(&name, plan, &weights, hardware, LaunchPasses::without(off)));
     }
 }
 

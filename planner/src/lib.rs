@@ -29,7 +29,8 @@ use passes::{Dump, PASSES, Schedule};
 /// Switches of planning. None of them changes a bit of what a plan computes.
 #[derive(Clone, Default)]
 pub struct PlanOptions<'a> {
-    /// Optional passes to leave out, by name.
+    /// Optional passes to leave out, by name. Those over launches ([`launches::LAUNCH_PASSES`]) say nothing here: a plan has no
+    /// launches yet.
     pub passes_off: Vec<String>,
     /// The last pass to run, by name.
     pub stop_after: Option<String>,

@@ -159,7 +159,7 @@ pub struct Checked {
 /// A kernel and what it runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Index into [`Plan::steps`] of the step that it serves, for messages.
+    /// Index into [`Plan::steps`] of the step that it serves, the first of several, for messages.
     pub step: u32,
     /// Index into [`Launches::kernels`].
     pub kernel: u32,

@@ -31,6 +31,7 @@ pub use attention::{
     Attention, DecodeShape, PrefillShape, attention_decode, attention_merge, attention_prefill,
 };
 pub use embed::{embed_blocks, embed_floats};
+pub(crate) use fit::misfit;
 pub use found_flags::found_flags;
 pub use grid::{Grid, GridKernel};
 pub use head_steps::{HeadShape, PrepareQuery, WriteKv, head_norm, prepare_query, rope, write_kv};

@@ -2,12 +2,15 @@
 //! places that they run on.
 //!
 //! Start reading at [`Lowering`]. `images.rs` has what never changes, `arena.rs` where activations lie, `checks.rs` the
-//! flags of range contracts, `bind.rs` which place an object of a kernel is.
+//! flags of range contracts, `bind.rs` which place an object of a kernel is; `switches.rs` lists the passes that make fewer
+//! launches, of which `join.rs` is one.
 
 mod arena;
 mod bind;
 mod checks;
 mod images;
+mod join;
+mod switches;
 
 use std::sync::Arc;
 
@@ -27,10 +30,14 @@ use arena::{Arena, Part, Region, States, regions};
 use bind::Bind;
 use checks::{Checks, SEGMENT_WORDS};
 use images::Images;
+pub use switches::{LAUNCH_PASSES, LaunchPass, LaunchPasses};
 
 /// Lowers plans with the templates of [`crate::kernels`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lowering;
+pub struct Lowering {
+    /// Which passes over launches run.
+    pub passes: LaunchPasses,
+}
 
 impl Lower for Lowering {
     fn lower(
@@ -39,7 +46,7 @@ impl Lower for Lowering {
         limits: Limits,
         hardware: Hardware,
     ) -> Result<Box<dyn Lowered>, LowerError> {
-        Ok(Box::new(LoweredPlan::new(plan, limits, hardware)?))
+        Ok(Box::new(LoweredPlan::new(plan, limits, hardware, self.passes)?))
     }
 }
 
@@ -47,6 +54,7 @@ impl Lower for Lowering {
 pub struct LoweredPlan {
     plan: Arc<Plan>,
     hardware: Hardware,
+    passes: LaunchPasses,
     images: Images,
     arena: Arena,
     checks: Checks,
@@ -60,7 +68,12 @@ fn error(fault: impl std::fmt::Display) -> LowerError {
 }
 
 impl LoweredPlan {
-    fn new(plan: Arc<Plan>, limits: Limits, hardware: Hardware) -> Result<Self, LowerError> {
+    fn new(
+        plan: Arc<Plan>,
+        limits: Limits,
+        hardware: Hardware,
+        passes: LaunchPasses,
+    ) -> Result<Self, LowerError> {
         plan.check().map_err(error)?;
         // Rows that fill a batch up are fewer than its rows, and have pages of their own.
         let spare_pages = limits.max_rows.div_ceil(PAGE_TOKENS).max(1);
@@ -92,7 +105,7 @@ impl LoweredPlan {
             inputs_len_bytes: InputLayout { shape: largest, rows_a_tile: 1 }.len_bytes().max(ALIGN_BYTES),
             largest,
         };
-        Ok(Self { plan, hardware, images, arena, checks, memory, segments })
+        Ok(Self { plan, hardware, passes, images, arena, checks, memory, segments })
     }
 
     /// The launches of a step.
@@ -169,6 +182,9 @@ impl Lowered for LoweredPlan {
         let found = launch.places[2];
         kernels.push(kernel);
         launches.push(launch);
+        if self.passes.join {
+            join::join_launches(&mut kernels, &mut launches, &self.hardware);
+        }
         Ok(Launches {
             kernels,
             launches,

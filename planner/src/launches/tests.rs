@@ -1,5 +1,6 @@
 //! What backends rely on, over the plans of every architecture.
 
+use expect_test::expect;
 use unisonic_core::kir::abi::record_len_bytes;
 use unisonic_core::launch::Area;
 
@@ -19,7 +20,7 @@ fn launches_stay_in_their_places() {
     for sample in samples::all() {
         let plan = Arc::new(sample.plan());
         for hardware in [Hardware::SM_86, Hardware::LEAST] {
-            let lowered = Lowering.lower(plan.clone(), LIMITS, hardware).expect(sample.name);
+            let lowered = Lowering::default().lower(plan.clone(), LIMITS, hardware).expect(sample.name);
             let memory = lowered.memory();
             for shape in shapes() {
                 let found = lowered.launches(shape).expect(sample.name);
@@ -52,7 +53,8 @@ fn launches_stay_in_their_places() {
 #[test]
 fn shapes_beyond_the_largest_are_refused() {
     let sample = &samples::all()[0];
-    let lowered = Lowering.lower(Arc::new(sample.plan()), LIMITS, Hardware::SM_86).expect("lowered");
+    let lowered =
+        Lowering::default().lower(Arc::new(sample.plan()), LIMITS, Hardware::SM_86).expect("lowered");
     for shape in [
         Shape { rows: 41, outputs: 1, groups: 1 },
         Shape { rows: 4, outputs: 4, groups: 1 },
@@ -61,4 +63,53 @@ fn shapes_beyond_the_largest_are_refused() {
     ] {
         assert!(lowered.launches(shape).is_err(), "{shape:?}");
     }
+}
+
+/// Label of the first step, kernel and workgroups of each launch.
+fn listing(sample: &samples::Sample, passes: LaunchPasses, shape: Shape) -> String {
+    let plan = Arc::new(sample.plan());
+    let lowered = Lowering { passes }.lower(plan.clone(), LIMITS, Hardware::SM_86).expect(sample.name);
+    let found = lowered.launches(shape).expect(sample.name);
+    let line = |launch: &Launch| {
+        let (step, kernel) =
+            (&plan.steps[launch.step as usize].label, &found.kernels[launch.kernel as usize]);
+        format!("{step}: {} {:?}\n", kernel.name, launch.workgroups)
+    };
+    found.launches.iter().map(line).collect()
+}
+
+/// What a step of generating is.
+#[test]
+fn launches_of_a_decode_step() {
+    let shape = Shape { rows: 1, outputs: 1, groups: 1 };
+    expect![[r#"
+        token_embd: embed Fixed(1)
+        blk.0.attn_norm: rms_norm Fixed(1)
+        blk.0.attn_q: linear_split_k_x3 Fixed(32)
+        blk.0.attention.kv: write_kv_and_prepare_query Fixed(3)
+        blk.0.attention: attention_decode Fixed(4)
+        blk.0.attention: attention_merge Fixed(1)
+        blk.0.attention.quantize: quantize_a16 Fixed(1)
+        blk.0.attn_output: linear_split_k Fixed(16)
+        blk.0.ffn_norm: rms_norm Fixed(1)
+        blk.0.ffn_gate: linear_split_k_x2 Fixed(64)
+        blk.0.ffn_act: gate Fixed(1)
+        blk.0.ffn_down: linear_split_k Fixed(16)
+        blk.1.attn_norm: rms_norm Fixed(1)
+        blk.1.attn_q: linear_split_k_x3 Fixed(32)
+        blk.1.attention.kv: write_kv_and_prepare_query Fixed(3)
+        blk.1.attention: attention_decode Fixed(4)
+        blk.1.attention: attention_merge Fixed(1)
+        blk.1.attention.outputs: select_rows Fixed(1)
+        blk.1.attention.outputs.quantize: quantize_a16 Fixed(1)
+        blk.0.ffn_residual.outputs: select_rows Fixed(1)
+        blk.1.attn_output: linear_split_k Fixed(16)
+        blk.1.ffn_norm: rms_norm Fixed(1)
+        blk.1.ffn_gate: linear_split_k_x2 Fixed(64)
+        blk.1.ffn_act: gate Fixed(1)
+        blk.1.ffn_down: linear_split_k Fixed(16)
+        output_norm: rms_norm Fixed(1)
+        output: linear_split_k Fixed(17)
+        output: found_flags Fixed(2)
+    "#]].assert_eq(&listing(&samples::qwen2(), LaunchPasses::default(), shape));
 }

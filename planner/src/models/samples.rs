@@ -43,9 +43,15 @@ impl Sample {
 
     /// The plan, with all passes.
     pub fn plan(&self) -> Plan {
+        self.plan_without(&[])
+    }
+
+    /// The plan without some passes.
+    pub fn plan_without(&self, off: &[String]) -> Plan {
+        let options = PlanOptions { passes_off: off.to_vec(), ..PlanOptions::default() };
         let factors = [2.0_f32; 32].iter().flat_map(|value| value.to_le_bytes()).collect();
         let factors = MemoryWeights(BTreeMap::from([("rope_freqs.weight".to_owned(), factors)]));
-        crate::plan(&self.metadata, &self.tensors, &factors, &PlanOptions::default()).expect(self.name)
+        crate::plan(&self.metadata, &self.tensors, &factors, &options).expect(self.name)
     }
 
     fn key(&self, key: &str) -> String {

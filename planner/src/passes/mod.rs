@@ -3,7 +3,8 @@
 //! [`PASSES`] is the order. Each row says what the pass does, whether a plan can be made without it, and which passes
 //! must come before it; [`check_table`] holds the table to that. [`run`] applies them and verifies the graph after
 //! each. Switching optional ones off changes speed and never a bit of a result, because each only joins operations
-//! whose meaning stays what it was.
+//! whose meaning stays what it was. Passes over the launches of a GPU are in another table,
+//! [`LAUNCH_PASSES`](crate::launches::LAUNCH_PASSES), and are switched off by name like these.
 //!
 //! One file a pass, with the graph before and after in its test.
 
@@ -22,6 +23,7 @@ mod rewrite;
 mod tests;
 
 use crate::graph::{Contract, Graph, Violations};
+use crate::launches::LAUNCH_PASSES;
 
 /// One row of the table.
 pub struct Pass {
@@ -154,7 +156,7 @@ pub type Dump<'a> = dyn Fn(&str, &str) + 'a;
 /// Which passes run, and who watches.
 #[derive(Clone, Copy, Default)]
 pub struct Schedule<'a> {
-    /// Optional passes to leave out.
+    /// Optional passes to leave out; those over launches say nothing here.
     pub off: &'a [String],
     /// The last pass to run.
     pub stop_after: Option<&'a str>,
@@ -224,8 +226,11 @@ fn check_schedule(schedule: &Schedule<'_>) -> Result<(), PassError> {
     schedule.stop_after.map_or(Ok(()), |name| find(name).map(|_| ()))
 }
 
-/// Whether a pass of that name exists and can be switched off.
+/// Whether a pass of that name exists, over graphs or launches, and can be switched off.
 pub fn check_off(name: &str) -> Result<(), PassError> {
+    if LAUNCH_PASSES.iter().any(|pass| pass.name == name) {
+        return Ok(());
+    }
     if find(name)?.required {
         return Err(PassError::Required { name: name.to_owned() });
     }
@@ -234,7 +239,8 @@ pub fn check_off(name: &str) -> Result<(), PassError> {
 
 fn find(name: &str) -> Result<&'static Pass, PassError> {
     PASSES.iter().find(|pass| pass.name == name).ok_or_else(|| {
-        let known: Vec<_> = PASSES.iter().map(|pass| pass.name).collect();
+        let of_launches = LAUNCH_PASSES.iter().map(|pass| pass.name);
+        let known: Vec<_> = PASSES.iter().map(|pass| pass.name).chain(of_launches).collect();
         PassError::Unknown { name: name.to_owned(), known: known.join(", ") }
     })
 }

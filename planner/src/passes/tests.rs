@@ -44,6 +44,9 @@ fn unknown_and_required_names_are_refused() {
         error.to_string().starts_with("there is no pass `no-such`; passes are hoist-select-outputs, "),
         "{error}"
     );
+    // A graph has no launches.
+    let off = ["join-launches".to_owned()];
+    assert!(run(&mut graph.clone(), &Schedule { off: &off, ..Schedule::default() }).is_ok());
     let stop_after = Some("no-such");
     assert!(run(&mut graph, &Schedule { stop_after, ..Schedule::default() }).is_err());
     let off = ["quantize-heads".to_owned()];
