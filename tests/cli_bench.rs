@@ -99,6 +99,11 @@ fn bench_says_which_option_asks_for_too_much() {
     assert_says(&says(&["--prefill", "0", "--decode", "0"]), &["nothing to measure"]);
     failed(unisonic(&["bench", "--json", "--report", &model]), 2);
     failed(unisonic(&["bench", "-r", "0", &model]), 2);
+    failed(unisonic(&["bench", "--profile", "--report", &model]), 2);
+    for device in ["cpu", "interpreter"] {
+        let error = says(&["--profile", "--device", device, "--prefill", "0", "--decode", "1"]);
+        assert_says(&error, &[device, "no clock", "CUDA or Vulkan"]);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use unisonic_core::launch::Workgroups;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::Rows;
 use unisonic_cuda::driver::{Buffer, CudaMachine, NoCuda, OpenOptions, enumerate, open};
-use unisonic_gpu::machine::{Dispatch, Machine, MachineError, Span, Work};
+use unisonic_gpu::machine::{Dispatch, Machine, MachineError, Span, Times, Work};
 
 /// The first GPU, or none and a line that says so.
 fn machine(what: &str) -> Option<CudaMachine> {
@@ -353,6 +353,29 @@ fn device_goes_from_thread_to_thread() {
         machine
     });
     runs_of_two_launches(&machine.join().unwrap());
+}
+
+#[test]
+fn device_times_each_launch() {
+    let Some(machine) = machine("times of launches") else { return };
+    let mut work = two_launches(&machine, 7);
+    for workgroups in [Workgroups::Fixed(32), Workgroups::PerTile(Rows::All, 8)] {
+        work.dispatches[1].workgroups = workgroups;
+        let tiles = TileCounts { all: 4, outputs: 0 };
+        let times = machine.time(&work, &[1; 4000], tiles, 3).unwrap().unwrap();
+        println!("{times:?}");
+        assert_eq!(times.len(), 3);
+        for Times { whole_ns, empty_ns, launches_ns } in times {
+            assert_eq!(launches_ns.len(), 2);
+            if fake::is_child() {
+                // The stand-in takes a microsecond for each.
+                assert_eq!((whole_ns, empty_ns, &launches_ns[..]), (2000, 0, &[1000, 1000][..]));
+            }
+            assert!(whole_ns > 0 && launches_ns.iter().all(|&ns| ns > 0));
+        }
+    }
+    // What was recorded is not disturbed.
+    runs_of_two_launches(&machine);
 }
 
 fn is_lost<T>(result: Result<T, MachineError>) -> bool {

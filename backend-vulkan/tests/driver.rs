@@ -18,7 +18,7 @@ use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::launch::Workgroups;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::Rows;
-use unisonic_gpu::machine::{Dispatch, Machine, MachineError, Span, Work};
+use unisonic_gpu::machine::{Dispatch, Machine, MachineError, Span, Times, Work};
 use unisonic_vulkan::driver::{
     Buffer, NoVulkan, OpenError, OpenOptions, Pipeline, VulkanMachine, Without, enumerate, enumerate_with,
     open,
@@ -191,6 +191,33 @@ fn launches_per_tile_have_as_many_workgroups_as_a_run_has_tiles() {
             machine.run(&mut recording, &[0; 3 * 256], tiles, &mut [0; 3 * 256]).unwrap_err().to_string();
         assert!(error.contains("`mark`") && error.contains("maxComputeWorkGroupCount[0]"), "{error}");
         is_valid(&machine);
+    }
+}
+
+#[test]
+fn each_launch_is_timed() {
+    for index in devices_for("times of launches on a Vulkan device") {
+        for most in [None, Some(2)] {
+            let machine =
+                opened(index, OpenOptions { dispatches_per_submission: most, ..Default::default() });
+            let x = buffer(&machine, "x");
+            let step = machine.compile(&step()).unwrap();
+            let groups = [GROUPS, Workgroups::PerTile(Rows::All, 4), GROUPS];
+            let dispatches = groups.map(|groups| dispatch(&step, &[&x], &[3, 1], groups)).into();
+            let work = Work { dispatches, inputs: span(&x), results: vec![span(&x)] };
+            let tiles = TileCounts { all: 4, outputs: 0 };
+            let times = machine.time(&work, &bytes(0..WORDS), tiles, 4).unwrap();
+            let Some(times) = times else {
+                support::skipped("times of launches", &format!("{:?} has no clock", machine.info()));
+                continue;
+            };
+            assert_eq!(times.len(), 4);
+            for Times { whole_ns, launches_ns, .. } in times {
+                assert_eq!(launches_ns.len(), 3);
+                assert!(whole_ns > 0 && launches_ns.iter().sum::<u64>() > 0, "{launches_ns:?}");
+            }
+            is_valid(&machine);
+        }
     }
 }
 

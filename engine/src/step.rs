@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use unisonic_core::plan::{Batch, PAGE_TOKENS, RangeFlag};
+use unisonic_core::plan::{Batch, PAGE_TOKENS, RangeFlag, RunProfile};
 
 use crate::kv::{CommonSlots, locked};
 use crate::{Engine, EngineError, Session};
@@ -150,6 +150,27 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Runs the step in which `tokens` follow a sequence some times, and says what its launches take on the device. The
+    /// sequence stays as it is; logits are computed for tokens from index `first_output` on.
+    pub fn profile(
+        &mut self,
+        session: &mut Session,
+        tokens: &[u32],
+        first_output: usize,
+        repetitions: u32,
+    ) -> Result<RunProfile, EngineError> {
+        let len = session.tokens.len() + tokens.len();
+        self.check(session, len)?;
+        // What has to be run again for that is no part of the step.
+        let again = self.own_tail(session)?;
+        self.extend(session, &again, again.len(), &mut |_, _| {})?;
+        self.reserve(session, len)?;
+        let parts = [Part { session, tokens, first_output }];
+        let rows = Rows::of(&parts);
+        let [part] = &parts;
+        Ok(self.program.profile(&rows.batch(&[part.session.pages.pages()]), repetitions)?)
     }
 
     fn range_error(&self, flag: RangeFlag, position: u32) -> EngineError {

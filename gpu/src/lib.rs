@@ -7,8 +7,10 @@
 //! Start reading at [`machine`], then [`device`]; `program.rs` has a run, `recordings.rs` and `shapes.rs` what is replayed
 //! for which batch, `areas.rs` device memory, `images.rs` what is loaded into it; [`hazards`] says which launches have to wait
 //! for others.
+//! for which batch, `areas.rs` device memory, `cost.rs` what launches have to move, `images.rs` what is loaded into it.
 
 mod areas;
+mod cost;
 pub mod device;
 pub mod hazards;
 mod images;

@@ -47,6 +47,38 @@ pub trait Machine: Send {
         tiles: TileCounts,
         results: &mut [u8],
     ) -> Result<(), MachineError>;
+
+    /// Runs launches some times as recordings run, and says what each took by the device's clock; none without one.
+    fn time(
+        &self,
+        work: &Work<Self>,
+        inputs: &[u8],
+        tiles: TileCounts,
+        repetitions: u32,
+    ) -> Result<Option<Vec<Times>>, MachineError> {
+        let _ = (work, inputs, tiles, repetitions);
+        Ok(None)
+    }
+}
+
+/// Nanoseconds of a run, by the device's clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// From the beginning of the first launch to the end of the last, where nothing but they runs.
+    pub whole_ns: u64,
+    /// Between two stamps without a launch between them.
+    pub empty_ns: u64,
+    /// From the stamp before each launch to the one after it.
+    pub launches_ns: Vec<u64>,
+}
+
+impl Times {
+    /// Of a run that took so long, and of one with two stamps before all launches and one after each.
+    pub fn of_stamps(whole_ns: u64, stamps_ns: &[u64]) -> Self {
+        let mut between = stamps_ns.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+        let empty_ns = between.next().unwrap_or(0);
+        Self { whole_ns, empty_ns, launches_ns: between.collect() }
+    }
 }
 
 /// What [`Machine::record`] prepares.

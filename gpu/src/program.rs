@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use unisonic_core::launch::{Checked, Lowered};
-use unisonic_core::plan::{Batch, DeviceError, DeviceInfo, Limits, Plan, Program, RangeFlag, Rows};
+use unisonic_core::plan::{
+    Batch, DeviceError, DeviceInfo, Limits, Plan, Program, RangeFlag, Rows, RunProfile,
+};
 
 use crate::areas::Areas;
+use crate::cost::Costs;
 use crate::machine::Machine;
 use crate::recordings::Recordings;
 use crate::shapes;
@@ -81,6 +84,23 @@ impl<M: Machine> Program for GpuProgram<M> {
         self.logits_start = recorded.found_len;
         self.outputs = batch.outputs.len();
         Ok(range_flags(batch, &recorded.checked, shape.rows as usize, found))
+    }
+
+    fn profile(&mut self, batch: &Batch<'_>, repetitions: u32) -> Result<RunProfile, DeviceError> {
+        batch.check(self.plan.vocab_len, self.limits)?;
+        self.outputs = 0;
+        if batch.rows() == 0 {
+            return Ok(RunProfile::default());
+        }
+        let memory = self.lowered.memory();
+        let shape = shapes::of_batch(batch, memory.largest);
+        let (launches, work) = self.recordings.prepare(shape)?;
+        let tiles = launches.inputs.fill(batch, memory, self.limits.kv_pages, &mut self.inputs);
+        let times = self.machine.call(|machine| machine.time(&work, &self.inputs, tiles, repetitions))?;
+        self.machine.release(work);
+        let times = times.ok_or_else(|| DeviceError::NoClock { device: self.info.id.clone() })?;
+        let costs = Costs { plan: &self.plan, memory, batch, tiles };
+        Ok(costs.profile(&launches, &times))
     }
 
     fn logits(&self, output: usize) -> &[f32] {

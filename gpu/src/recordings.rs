@@ -60,7 +60,8 @@ impl<M: Machine> Recordings<M> {
         Ok(&mut self.kept[last].1)
     }
 
-    fn record(&mut self, shape: Shape) -> Result<Recorded<M>, DeviceError> {
+    /// The launches for a shape, on device memory.
+    pub(crate) fn prepare(&mut self, shape: Shape) -> Result<(Launches, Work<M>), DeviceError> {
         let lower_error = |error| DeviceError::Lower { device: self.machine.info().id, error };
         let launches = self.lowered.launches(shape).map_err(lower_error)?;
         let kernels = launches.kernels.iter().map(|kernel| self.kernel(kernel));
@@ -73,6 +74,11 @@ impl<M: Machine> Recordings<M> {
             "recording"
         );
         let work = self.work(&launches, &kernels);
+        Ok((launches, work))
+    }
+
+    fn record(&mut self, shape: Shape) -> Result<Recorded<M>, DeviceError> {
+        let (launches, work) = self.prepare(shape)?;
         let recording = self.machine.call(|machine| machine.record(&work))?;
         let words = |span: &Span<M>| (span.len_bytes / 4) as usize;
         Ok(Recorded {

@@ -34,7 +34,7 @@ impl fmt::Display for Version {
 }
 
 /// Each function that is called anywhere in `driver/`; a test holds that.
-const FUNCTIONS: [&str; 37] = [
+const FUNCTIONS: [&str; 39] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGetCount",
@@ -57,9 +57,11 @@ const FUNCTIONS: [&str; 37] = [
     "cuStreamSynchronize",
     "cuStreamBeginCapture_v2",
     "cuStreamEndCapture",
+    "cuStreamIsCapturing",
     "cuEventCreate",
     "cuEventDestroy_v2",
     "cuEventRecord",
+    "cuEventRecordWithFlags",
     "cuEventSynchronize",
     "cuModuleLoadDataEx",
     "cuModuleUnload",
@@ -106,6 +108,15 @@ fn start_once() -> Result<Version, NoCuda> {
     Ok(version)
 }
 
+/// `cuEventElapsedTime`, which every driver has and the bindings of the newest version leave out.
+pub type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+
+/// The function, of the library that [`start`] opened.
+pub fn elapsed_time() -> Option<ElapsedTime> {
+    // SAFETY: the library stays open for as long as the process lives; the type is the one of the driver API's header.
+    unsafe { sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime").ok().map(|function| *function) }
+}
+
 /// Whether the library, which is there, has a function.
 fn has(function: &str) -> bool {
     // SAFETY: what is found is not used, so its type does not matter.
@@ -145,6 +156,7 @@ mod tests {
             include_str!("pinned.rs"),
             include_str!("recording.rs"),
             include_str!("stream.rs"),
+            include_str!("timing.rs"),
             include_str!("upload.rs"),
         ];
         let prefix = ["sys", "::cu"].concat();

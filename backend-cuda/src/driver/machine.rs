@@ -7,7 +7,7 @@ use unisonic_core::kir::Kernel;
 use unisonic_core::launch::Hardware;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::{DeviceInfo, PROFILE};
-use unisonic_gpu::machine::{Machine, MachineError, Work};
+use unisonic_gpu::machine::{Machine, MachineError, Times, Work};
 
 use super::context::Context;
 use super::enumerate::{Found, find};
@@ -16,6 +16,7 @@ use super::memory::{Account, Buffer, free_bytes};
 use super::module::{Compiler, CudaKernel};
 use super::recording::Recording;
 use super::stream::Stream;
+use super::timing;
 use super::upload::Upload;
 
 /// Limits to open a GPU with. None of them changes a bit of any result.
@@ -121,5 +122,15 @@ impl Machine for CudaMachine {
         results: &mut [u8],
     ) -> Result<(), MachineError> {
         recording.run(inputs, tiles, results)
+    }
+
+    fn time(
+        &self,
+        work: &Work<Self>,
+        inputs: &[u8],
+        tiles: TileCounts,
+        repetitions: u32,
+    ) -> Result<Option<Vec<Times>>, MachineError> {
+        timing::time(&self.stream, work, inputs, tiles, repetitions).map(Some)
     }
 }

@@ -4,7 +4,8 @@
 //! [`CudaMachine`], `machine.rs`, which is made of: `context.rs`, the state all handles share and where errors go through
 //! (`error.rs`); `memory.rs`, device memory; `pinned.rs`, host memory that
 //! the device copies from and to; `stream.rs`; `upload.rs`; `module.rs`, kernels; `launch.rs`,
-//! a kernel with its arguments; `recording.rs`, launches that run again and again, as a `graph.rs` where their sizes are fixed.
+//! a kernel with its arguments; `recording.rs`, launches that run again and again, as a `graph.rs` where their sizes are fixed;
+//! `timing.rs`, what each of them takes.
 //!
 //! **Order.** All that a machine does goes through one stream: each copy and launch sees what came before it. A run waits
 //! for its end; uploads return as soon as the bytes are in pinned memory.
@@ -31,6 +32,7 @@ mod module;
 mod pinned;
 mod recording;
 mod stream;
+mod timing;
 mod upload;
 
 pub use enumerate::{Found, enumerate};

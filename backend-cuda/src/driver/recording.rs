@@ -13,7 +13,7 @@ use super::launch::Launch;
 use super::machine::CudaMachine;
 use super::memory::Buffer;
 use super::pinned::Pinned;
-use super::stream::Stream;
+use super::stream::{Event, Stream};
 
 /// A recording of a [`CudaMachine`].
 pub struct Recording {
@@ -30,6 +30,44 @@ struct Recorded {
     launches: Vec<Launch>,
     results: Pinned,
     copies: Vec<Copy>,
+    stamps: Stamps,
+}
+
+/// Events between the launches, for their times.
+pub enum Stamps {
+    /// None.
+    None,
+    /// Two: before the first and after the last.
+    Ends(Vec<Event>),
+    /// Two more than launches: two before the first, and one after each.
+    Each(Vec<Event>),
+}
+
+impl Stamps {
+    fn events(&self) -> &[Event] {
+        match self {
+            Stamps::None => &[],
+            Stamps::Ends(events) | Stamps::Each(events) => events,
+        }
+    }
+
+    /// Those before the first launch.
+    fn before(&self) -> &[Event] {
+        match self {
+            Stamps::None => &[],
+            Stamps::Ends(events) => &events[..1],
+            Stamps::Each(events) => &events[..2],
+        }
+    }
+
+    /// Those after the launch with a number, of so many.
+    fn after(&self, number: usize, launches: usize) -> &[Event] {
+        match self {
+            Stamps::Ends(events) if number + 1 == launches => &events[1..],
+            Stamps::Each(events) => &events[number + 2..][..1],
+            Stamps::None | Stamps::Ends(_) => &[],
+        }
+    }
 }
 
 /// Device memory that is copied from or to.
@@ -51,6 +89,15 @@ impl Copy {
 impl Recording {
     /// As [`unisonic_gpu::machine::Machine::record`].
     pub fn new(stream: &Arc<Stream>, work: &Work<CudaMachine>) -> Result<Self, MachineError> {
+        Self::with_stamps(stream, work, Stamps::None)
+    }
+
+    /// With events, as many as the launches need.
+    pub fn with_stamps(
+        stream: &Arc<Stream>,
+        work: &Work<CudaMachine>,
+        stamps: Stamps,
+    ) -> Result<Self, MachineError> {
         let context = stream.context();
         context.enter()?;
         let input = Copy::new(stream, &work.inputs, "recording the inputs")?;
@@ -71,10 +118,18 @@ impl Recording {
             launches,
             results: Pinned::new(stream, copies.iter().map(|copy| copy.len_bytes).sum())?,
             copies,
+            stamps,
         };
         // What is in the stream, such as uploads, would not be part of the capture, and need not be waited for.
-        let graph = if work.launches.iter().all(Launch::is_fixed) { work.graph()? } else { None };
+        let graph = if work.is_fixed() { work.graph()? } else { None };
         Ok(Self { graph, work })
+    }
+
+    /// Nanoseconds from the first event to each, in the last run.
+    pub fn stamps_ns(&self) -> Result<Vec<u64>, MachineError> {
+        let events = self.work.stamps.events();
+        let first = events.first().into_iter();
+        first.flat_map(|first| events.iter().map(|event| event.since_ns(first))).collect()
     }
 
     /// As [`unisonic_gpu::machine::Machine::run`].
@@ -108,6 +163,11 @@ impl Recording {
 }
 
 impl Recorded {
+    /// Whether all sizes are the same in each run.
+    fn is_fixed(&self) -> bool {
+        self.launches.iter().all(Launch::is_fixed)
+    }
+
     /// The graph; none if the driver does not make one and nothing else is wrong: the launches then run one by one.
     fn graph(&self) -> Result<Option<Graph>, MachineError> {
         // SAFETY: `Recording` holds the graph and all of this, and drops the graph first.
@@ -126,14 +186,17 @@ impl Recorded {
     /// # Safety
     /// This lives, and its pinned memory is left alone, until the stream, or the graph that is captured from it, is done.
     unsafe fn enqueue(&self, tiles: TileCounts) -> Result<(), MachineError> {
-        let Self { stream, inputs, input, launches, results, copies } = self;
+        let Self { stream, inputs, input, launches, results, copies, stamps } = self;
         if input.len_bytes > 0 {
             // SAFETY: the buffer has that length and is held; the caller vouches for the rest.
             unsafe { stream.copy_to_device(input.address, inputs, input.len_bytes) }?;
         }
-        for launch in launches {
+        let stamp = |events: &[Event]| events.iter().try_for_each(|event| event.stamp(stream));
+        stamp(stamps.before())?;
+        for (number, launch) in launches.iter().enumerate() {
             // SAFETY: as the caller says.
             unsafe { launch.enqueue(stream, tiles) }?;
+            stamp(stamps.after(number, launches.len()))?;
         }
         let mut offset_bytes = 0;
         for copy in copies.iter().filter(|copy| copy.len_bytes > 0) {

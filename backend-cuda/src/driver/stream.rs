@@ -7,6 +7,7 @@ use cudarc::driver::sys;
 use unisonic_gpu::machine::MachineError;
 
 use super::context::Context;
+use super::library::elapsed_time;
 use super::pinned::Pinned;
 
 /// A stream.
@@ -109,8 +110,17 @@ unsafe impl Send for Event {}
 impl Event {
     /// An event that is nowhere yet: waiting for it does not wait.
     pub fn new(context: &Arc<Context>) -> Result<Self, MachineError> {
+        Self::with_flags(context, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    /// One that says when the stream came to it.
+    pub fn timed(context: &Arc<Context>) -> Result<Self, MachineError> {
+        Self::with_flags(context, sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    fn with_flags(context: &Arc<Context>, flags: sys::CUevent_flags) -> Result<Self, MachineError> {
         context.enter()?;
-        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint;
+        let flags = flags as c_uint;
         let mut event = std::ptr::null_mut();
         // SAFETY: the context is current; the event is written to a pointer of its type.
         let result = unsafe { sys::cuEventCreate(&mut event, flags) };
@@ -124,6 +134,39 @@ impl Event {
         // SAFETY: both live.
         let result = unsafe { sys::cuEventRecord(self.event, stream.raw()) };
         self.context.check("cuEventRecord", result)
+    }
+
+    /// As [`Event::record`]; where the stream is being captured, each launch of the graph stamps the event.
+    pub fn stamp(&self, stream: &Stream) -> Result<(), MachineError> {
+        self.context.enter()?;
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream lives; the status is written to a place of its type.
+        let result = unsafe { sys::cuStreamIsCapturing(stream.raw(), &mut status) };
+        self.context.check("cuStreamIsCapturing", result)?;
+        let is_captured = status == sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        let flags = if is_captured {
+            sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL
+        } else {
+            sys::CUevent_record_flags::CU_EVENT_RECORD_DEFAULT
+        };
+        // SAFETY: both live.
+        let result = unsafe { sys::cuEventRecordWithFlags(self.event, stream.raw(), flags as c_uint) };
+        self.context.check("cuEventRecordWithFlags", result)
+    }
+
+    /// Nanoseconds from another timed event to this, both of which the stream has come to.
+    pub fn since_ns(&self, other: &Self) -> Result<u64, MachineError> {
+        self.context.enter()?;
+        let call = "cuEventElapsedTime";
+        let elapsed_time = elapsed_time().ok_or_else(|| MachineError::Driver {
+            call: call.to_owned(),
+            reason: "the driver does not have it".to_owned(),
+        })?;
+        let mut milliseconds = 0.0;
+        // SAFETY: both live; the time is written to a place of its type.
+        let result = unsafe { elapsed_time(&mut milliseconds, other.event, self.event) };
+        self.context.check(call, result)?;
+        Ok((f64::from(milliseconds) * 1e6).round() as u64)
     }
 
     /// Waits until the stream has come to it.

@@ -22,6 +22,7 @@ const MEMORY_LEN_BYTES: u64 = 256 << 20;
 enum Op {
     Copy { to: u64, from: u64, len: u64 },
     Launch { entry: String, grid: u32, addresses: Vec<u64>, params: Vec<u32> },
+    Stamp { event: u64 },
 }
 
 struct Module {
@@ -42,6 +43,9 @@ struct State {
     /// Streams that are captured, with what came so far.
     captures: BTreeMap<u64, Vec<Op>>,
     events: BTreeMap<u64, u64>,
+    /// After how many operations events were stamped.
+    stamps: BTreeMap<u64, u64>,
+    done: u64,
     modules: BTreeMap<u64, Module>,
     graphs: BTreeMap<u64, Vec<Op>>,
 }
@@ -114,8 +118,13 @@ impl State {
         std::mem::take(ops).into_iter().map(|op| self.run(op)).find(|&code| code != 0).unwrap_or(0)
     }
 
-    fn run(&self, op: Op) -> Result {
+    fn run(&mut self, op: Op) -> Result {
+        self.done += u64::from(!matches!(op, Op::Stamp { .. }));
         match op {
+            Op::Stamp { event } => {
+                self.stamps.insert(event, self.done);
+                0
+            }
             Op::Copy { to, from, len } => {
                 if !self.holds(to, len) || !self.holds(from, len) {
                     return ILLEGAL_ADDRESS;
@@ -324,6 +333,36 @@ extern "C" fn cuEventDestroy_v2(event: u64) -> Result {
 extern "C" fn cuEventRecord(event: u64, stream: u64) -> Result {
     call("cuEventRecord", |state| {
         state.events.insert(event, stream).map_or_else(|| end("no such event"), |_| 0)
+    })
+}
+#[unsafe(no_mangle)]
+extern "C" fn cuEventRecordWithFlags(event: u64, stream: u64, flags: c_uint) -> Result {
+    call("cuEventRecordWithFlags", |state| {
+        // Only an external one is part of the graph.
+        if state.captures.contains_key(&stream) != (flags == 1) {
+            return 1;
+        }
+        if !state.events.contains_key(&event) {
+            end("no such event")
+        }
+        state.put(stream, Op::Stamp { event })
+    })
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamIsCapturing(stream: u64, to: *mut c_int) -> Result {
+    call("cuStreamIsCapturing", |state| {
+        unsafe { *to = state.captures.contains_key(&stream).into() };
+        0
+    })
+}
+/// A microsecond for each operation between them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventElapsedTime(to: *mut f32, from: u64, event: u64) -> Result {
+    call("cuEventElapsedTime", |state| {
+        let at = |event: u64| state.stamps.get(&event).copied();
+        let (Some(from), Some(event)) = (at(from), at(event)) else { return 400 };
+        unsafe { *to = (event as f32 - from as f32) * 1e-3 };
+        0
     })
 }
 #[unsafe(no_mangle)]

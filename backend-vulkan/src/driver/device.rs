@@ -50,6 +50,23 @@ pub struct Queue {
     pub left: Option<u64>,
 }
 
+/// What timestamps count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    /// Bits that count.
+    pub valid_bits: u32,
+    /// Nanoseconds of a tick.
+    pub tick_ns: f32,
+}
+
+impl Clock {
+    /// Nanoseconds from one timestamp to a later one.
+    pub fn ns(self, from: u64, to: u64) -> u64 {
+        let valid = u64::MAX >> (64 - self.valid_bits.clamp(1, 64));
+        ((to.wrapping_sub(from) & valid) as f64 * f64::from(self.tick_ns)).round() as u64
+    }
+}
+
 /// Device memory.
 pub struct Memory {
     /// Shares blocks of it out; none once the device goes.
@@ -151,6 +168,19 @@ impl Device {
         }
     }
 
+    /// What timestamps of the queue count; none if it has none.
+    pub fn clock(&self) -> Option<Clock> {
+        let raw = &self.instance.raw;
+        // SAFETY: the physical device is the instance's.
+        let (families, properties) = unsafe {
+            let families = raw.get_physical_device_queue_family_properties(self.physical);
+            (families, raw.get_physical_device_properties(self.physical))
+        };
+        let valid_bits = families.get(self.features.queue_family? as usize)?.timestamp_valid_bits;
+        let tick_ns = properties.limits.timestamp_period;
+        (valid_bits > 0 && tick_ns > 0.0).then_some(Clock { valid_bits, tick_ns })
+    }
+
     fn budget_bytes(&self) -> Option<u64> {
         if !self.features.memory_budget {
             return None;
@@ -177,5 +207,19 @@ impl Drop for Device {
             drop(self.memory().allocator.take());
             self.raw.destroy_device(None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_go_round() {
+        let clock = Clock { valid_bits: 36, tick_ns: 2.5 };
+        assert_eq!(clock.ns(1000, 3000), 5000);
+        // The bits above are anything.
+        assert_eq!(clock.ns((1 << 36) - 10, 10 | 7 << 40), 50);
+        assert_eq!(Clock { valid_bits: 64, tick_ns: 1.0 }.ns(u64::MAX, 4), 5);
     }
 }

@@ -7,7 +7,7 @@ use unisonic_core::kir::Kernel;
 use unisonic_core::launch::Hardware;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::{DeviceInfo, PROFILE};
-use unisonic_gpu::machine::{Machine, MachineError, Work};
+use unisonic_gpu::machine::{Machine, MachineError, Times, Work};
 
 use super::device::Device;
 use super::error::OpenError;
@@ -18,6 +18,7 @@ use super::options::OpenOptions;
 use super::pipeline::{Code, Pipeline};
 use super::probe;
 use super::record::Recording;
+use super::timing;
 use super::upload::Uploader;
 use crate::spirv::{Target, emit, uses_subgroups};
 
@@ -137,5 +138,15 @@ impl Machine for VulkanMachine {
         results: &mut [u8],
     ) -> Result<(), MachineError> {
         recording.run(&self.device, inputs, tiles, results)
+    }
+
+    fn time(
+        &self,
+        work: &Work<Self>,
+        inputs: &[u8],
+        tiles: TileCounts,
+        repetitions: u32,
+    ) -> Result<Option<Vec<Times>>, MachineError> {
+        timing::time(&self.device, &mut self.uploader.borrow_mut(), work, (inputs, tiles), repetitions)
     }
 }

@@ -33,6 +33,7 @@ mod pipeline;
 mod probe;
 mod record;
 mod run;
+mod timing;
 mod upload;
 mod validation;
 

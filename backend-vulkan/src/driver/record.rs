@@ -21,6 +21,7 @@ use super::machine::VulkanMachine;
 use super::memory::{Buffer, Mapped};
 use super::pipeline::Pipeline;
 use super::run::Submissions;
+use super::timing::Stamps;
 use super::upload::Uploader;
 
 type MachineDispatch = Dispatch<VulkanMachine>;
@@ -37,6 +38,7 @@ pub struct Recording {
     pub(super) results_len: usize,
     /// In the order of the commands.
     pub(super) per_tile: Vec<PerTile>,
+    pub(super) stamps: Option<Stamps>,
     /// What the command buffers use.
     _held: Held,
 }
@@ -52,6 +54,16 @@ impl Recording {
         device: &Arc<Device>,
         uploader: &mut Uploader,
         work: &Work<VulkanMachine>,
+    ) -> Result<Self, MachineError> {
+        Self::with_stamps(device, uploader, work, None)
+    }
+
+    /// Records launches with timestamps between them, made for as many.
+    pub(super) fn with_stamps(
+        device: &Arc<Device>,
+        uploader: &mut Uploader,
+        work: &Work<VulkanMachine>,
+        stamps: Option<Stamps>,
     ) -> Result<Self, MachineError> {
         device.health.check("recording")?;
         check(device, work)?;
@@ -84,6 +96,7 @@ impl Recording {
             inputs_len,
             results_len,
             per_tile: constants.per_tile.clone(),
+            stamps,
             _held: held(work, &buffer),
         };
         let recorder =
@@ -229,6 +242,7 @@ impl Recorder<'_> {
             health.of("vkBeginCommandBuffer", raw.begin_command_buffer(commands, &begin))?;
             if number == 0 {
                 self.copy_inputs(commands);
+                self.recording.stamps.iter().for_each(|stamps| stamps.begin(commands));
             }
             let mut bound = vk::Pipeline::null();
             for index in dispatches.clone() {
@@ -236,6 +250,7 @@ impl Recorder<'_> {
                     self.barrier_between(commands);
                 }
                 self.dispatch(commands, index, &mut bound);
+                self.recording.stamps.iter().for_each(|stamps| stamps.after(commands, index));
             }
             if number + 1 == pieces {
                 self.copy_results(commands);

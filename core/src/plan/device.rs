@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, BatchError, Plan, PlanFault, WeightError, WeightSource};
+use super::{Batch, BatchError, Plan, PlanFault, RunProfile, WeightError, WeightSource};
 use crate::launch::LowerError;
 
 /// How far loading is.
@@ -57,6 +57,16 @@ pub trait Program: Send {
     fn copy_page(&mut self, from: u32, to: u32) -> Result<bool, DeviceError> {
         let _ = (from, to);
         Ok(false)
+    }
+
+    /// Runs a batch some times as [`Program::run`] does, and times each launch with the device's clock. There are no logits
+    /// afterwards.
+    ///
+    /// # Errors
+    /// Those of a run; [`DeviceError::NoClock`] if launches cannot be timed.
+    fn profile(&mut self, batch: &Batch<'_>, repetitions: u32) -> Result<RunProfile, DeviceError> {
+        let _ = (batch, repetitions);
+        Err(DeviceError::NoClock { device: self.device().id.clone() })
     }
 }
 
@@ -140,6 +150,12 @@ pub enum DeviceError {
         device: String,
         /// What it has no kernels for.
         error: LowerError,
+    },
+    /// The device does not time launches.
+    #[error("{device} has no clock for single launches; use a CUDA or Vulkan device")]
+    NoClock {
+        /// Which device.
+        device: String,
     },
     /// The device's driver failed.
     #[error("{device}: {message}")]

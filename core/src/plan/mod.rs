@@ -11,6 +11,7 @@ mod batch;
 mod check;
 mod cost;
 mod device;
+mod profile;
 mod step;
 mod text;
 mod weights;
@@ -18,6 +19,7 @@ mod weights;
 pub use batch::{Batch, BatchError, PAGE_TOKENS};
 pub use check::PlanFault;
 pub use device::{Device, DeviceError, DeviceInfo, Limits, LoadProgress, Program, Progress, RangeFlag};
+pub use profile::{LaunchProfile, RunProfile};
 pub use step::{Activation, HeadNorm, Op, Step};
 pub use weights::{
     Encoding, FloatSource, LoadedWeight, MemoryWeights, ReadError, W16Matrix, Weight, WeightError,

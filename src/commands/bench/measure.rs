@@ -11,6 +11,7 @@ use unisonic_core::numerics::philox::random_word;
 use unisonic_engine::{Engine, EngineError, GenerateOptions, Session, generate};
 
 use super::bandwidth::Bandwidth;
+use super::profile::Profiled;
 use crate::digest::{LogitsDigest, ids_sha256};
 
 /// Tokens of the prompt whose continuation is digested.
@@ -127,23 +128,43 @@ impl<'a> Bench<'a> {
         Ok(seconds)
     }
 
+    /// Where the time of a test's first step goes, after `repetitions` of it. What it adds to its sequence is as in
+    /// [`Bench::round`].
+    pub fn profile(&mut self, test: Test, repetitions: u32) -> Result<Profiled, EngineError> {
+        let rows = match test.work {
+            Work::Prefill => test.tokens.min(self.engine.chunk_rows()),
+            Work::Decode => 1,
+        };
+        let step = Test { tokens: rows, ..test };
+        let (engine, session, ids) = self.ready(step);
+        let run = engine.profile(session, ids, ids.len().saturating_sub(1), repetitions)?;
+        self.run(step)?;
+        let seconds = (0..repetitions).map(|_| self.run(step)).collect::<Result<_, _>>()?;
+        Ok(Profiled { test, rows, seconds, run })
+    }
+
     /// Seconds of a test. What it adds to its sequence is what the sequence had there before, if anything, so that all
     /// rounds do the same.
     fn run(&mut self, test: Test) -> Result<f64, EngineError> {
-        let mut sessions = self.sessions.iter_mut();
-        let (_, session) = sessions.find(|(depth, _)| *depth == test.depth).expect("all depths have one");
-        session.truncate(test.depth as usize);
-        let ids = &self.ids[test.depth as usize..][..test.tokens as usize];
+        let (engine, session, ids) = self.ready(test);
         let started = Instant::now();
         match test.work {
-            Work::Prefill => self.engine.extend(session, ids, ids.len().saturating_sub(1), &mut |_, _| {})?,
+            Work::Prefill => engine.extend(session, ids, ids.len().saturating_sub(1), &mut |_, _| {})?,
             Work::Decode => {
                 for id in ids {
-                    self.engine.extend(session, &[*id], 0, &mut |_, _| {})?;
+                    engine.extend(session, &[*id], 0, &mut |_, _| {})?;
                 }
             }
         }
         Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// The sequence of a test as it is before the test, and the ids that the test adds to it.
+    fn ready(&mut self, test: Test) -> (&mut Engine, &mut Session, &[u32]) {
+        let mut sessions = self.sessions.iter_mut();
+        let (_, session) = sessions.find(|(depth, _)| *depth == test.depth).expect("all depths have one");
+        session.truncate(test.depth as usize);
+        (self.engine, session, &self.ids[test.depth as usize..][..test.tokens as usize])
     }
 }
 

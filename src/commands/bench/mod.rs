@@ -1,7 +1,8 @@
 //! `unisonic bench`: how fast a model reads prompts and generates, and how close to what memory allows.
 //!
 //! [`mod@measure`] says what is measured and does it, [`mod@bandwidth`] measures the memory beside it; [`results`] holds
-//! what was found, [`table`] and [`report`] (below the same [`mod@facts`]) and [`svg`] show it. Start reading at [`run`].
+//! what was found, [`table`] and [`report`] (below the same [`mod@facts`]) and [`svg`] show it. [`mod@profile`] is about the
+//! launches of a GPU. Start reading at [`run`].
 
 mod bandwidth;
 mod capacity;
@@ -9,6 +10,7 @@ mod facts;
 mod machine;
 mod measure;
 mod model_facts;
+mod profile;
 mod report;
 mod results;
 #[cfg(test)]
@@ -53,6 +55,7 @@ Examples:
   unisonic bench --svg speed.svg model.gguf           the table, and a chart of it
   unisonic bench --report model.gguf > report.md      to paste into an issue
   unisonic bench --json model.gguf > bench.json
+  unisonic bench --profile --device cuda model.gguf   what each kernel of a step takes
 
 No model at hand? `unisonic synth` writes one with random weights in the shape of a real one.";
 
@@ -79,6 +82,10 @@ pub struct BenchArgs {
     /// Leaves out the bandwidth of memory, and so the floor
     #[arg(long)]
     no_bandwidth: bool,
+    /// Times each launch on a GPU by its own clock, instead of the tests: where the time of the first chunk of a prompt and
+    /// of a decoded token goes
+    #[arg(long, conflicts_with_all = ["report", "svg"])]
+    profile: bool,
     /// Prints one line of JSON, with every measurement and the file's SHA-256
     #[arg(long, conflicts_with = "report")]
     json: bool,
@@ -106,6 +113,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let mut engine = model::load(&file, path, &args.load, &capacity)?;
     let load_seconds = started.elapsed().as_secs_f64();
 
+    if args.profile {
+        return profile(&mut engine, &tests, args);
+    }
     let continuation = capacity::has_digest(trained).then(|| continuation(&mut engine)).transpose()?;
     let measured = measure(&mut engine, &tests, args)?;
     let results = Results {
@@ -132,6 +142,17 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let (Some(file), Some(path)) = (&mut chart, &args.svg) else { return Ok(()) };
     let written = file.set_len(0).and_then(|()| file.write_all(svg::svg(&results).as_bytes()));
     written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// `--profile`.
+fn profile(engine: &mut Engine, tests: &[Test], args: &BenchArgs) -> anyhow::Result<()> {
+    let mut bench = Bench::new(engine, tests, &|_| {})?;
+    let profiled = tests.iter().map(|&test| bench.profile(test, args.repetitions));
+    let profiled = profiled.collect::<Result<Vec<_>, _>>()?;
+    match args.json {
+        true => write_json(&profile::json(engine.device(), engine.plan(), &profiled)),
+        false => write_stdout(&profile::table(engine.device(), engine.plan(), &profiled)),
+    }
 }
 
 /// A file to write a chart into later.
