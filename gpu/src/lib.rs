@@ -5,9 +5,8 @@
 //! of batches that come, and replays them. [`interpreter`] is a machine without hardware.
 //!
 //! Start reading at [`machine`], then [`device`]; `program.rs` has a run, `recordings.rs` and `shapes.rs` what is replayed
-//! for which batch, `areas.rs` device memory, `images.rs` what is loaded into it; [`hazards`] says which launches have to wait
-//! for others.
-//! for which batch, `areas.rs` device memory, `cost.rs` what launches have to move, `images.rs` what is loaded into it.
+//! for which batch, `areas.rs` device memory, `images.rs` what is loaded into it, `cost.rs` what launches have to move;
+//! [`hazards`] says which launches have to wait for others.
 
 mod areas;
 mod cost;

@@ -52,7 +52,7 @@ fn products_of_one_input_run_side_by_side() {
     for sample in samples::all() {
         let plan = Arc::new(sample.plan());
         let limits = Limits { kv_pages: 4, max_rows: 4, max_outputs: 1 };
-        let lowered = Lowering.lower(plan.clone(), limits, Hardware::SM_86).unwrap();
+        let lowered = Lowering::default().lower(plan.clone(), limits, Hardware::SM_86).unwrap();
         let launches = lowered.launches(Shape { rows: 1, outputs: 1, groups: 1 }).unwrap();
         let groups = groups(&plan, &launches);
         let together = |labels: &[&str]| {
