@@ -36,6 +36,8 @@ pub struct Device {
     pub dispatches_per_submission: Option<u32>,
     /// How long a submission may take.
     pub run_timeout: Duration,
+    /// Whether pipelines are made to be asked for statistics.
+    pub asks_statistics: bool,
     memory: Mutex<Memory>,
     physical: vk::PhysicalDevice,
     /// Goes after the device.
@@ -82,9 +84,10 @@ impl Device {
     pub fn open(
         instance: Arc<Instance>,
         physical: vk::PhysicalDevice,
-        features: Features,
+        mut features: Features,
         options: &OpenOptions,
     ) -> Result<Arc<Self>, MachineError> {
+        features.statistics &= options.statistics;
         let health = Health::default();
         let family =
             features.queue_family.ok_or_else(|| misuse("opening", "no queue computes".to_owned()))?;
@@ -93,6 +96,7 @@ impl Device {
         let queue = unsafe { raw.get_device_queue(family, 0) };
         // From here on, what has been made is destroyed with it.
         let mut device = Self {
+            asks_statistics: features.statistics,
             raw,
             features,
             health,

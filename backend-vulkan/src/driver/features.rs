@@ -44,6 +44,8 @@ pub struct Features {
     pub memory_budget: bool,
     /// Whether there may be matrices: a probe says which.
     pub matrices: bool,
+    /// Whether the driver says what it makes of kernels.
+    pub statistics: bool,
     buffer_device_address: bool,
     memory_model: bool,
     size_control: bool,
@@ -98,6 +100,7 @@ impl Features {
             subgroups: None,
             memory_budget: extensions.has(ext::memory_budget::NAME),
             matrices: false,
+            statistics: false,
             buffer_device_address: false,
             memory_model: false,
             size_control: false,
@@ -122,10 +125,12 @@ impl Features {
         let has_sizes = extensions.has_since(ext::subgroup_size_control::NAME, vk::API_VERSION_1_3);
         let has_dot = extensions.has_since(khr::shader_integer_dot_product::NAME, vk::API_VERSION_1_3);
         let has_matrices = extensions.has(khr::cooperative_matrix::NAME);
+        let has_statistics = extensions.has(khr::pipeline_executable_properties::NAME);
         let mut of12 = vk::PhysicalDeviceVulkan12Features::default();
         let mut of_sizes = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
         let mut of_dot = vk::PhysicalDeviceShaderIntegerDotProductFeatures::default();
         let mut of_matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+        let mut of_statistics = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default();
         let mut all = vk::PhysicalDeviceFeatures2::default().push_next(&mut of12);
         if has_sizes {
             all = all.push_next(&mut of_sizes);
@@ -136,6 +141,9 @@ impl Features {
         if has_matrices {
             all = all.push_next(&mut of_matrices);
         }
+        if has_statistics {
+            all = all.push_next(&mut of_statistics);
+        }
         // SAFETY: the chain holds structures that the device knows, each once, and outlives the call.
         unsafe { instance.raw.get_physical_device_features2(physical, &mut all) };
         self.buffer_device_address = of12.buffer_device_address != 0;
@@ -143,6 +151,7 @@ impl Features {
         self.size_control = of_sizes.subgroup_size_control != 0;
         self.integer_dot = of_dot.shader_integer_dot_product != 0 && !without.integer_dot;
         let is_full = of_sizes.compute_full_subgroups != 0 && !without.subgroups;
+        self.statistics = of_statistics.pipeline_executable_info != 0;
         self.ask_properties(instance, physical, has_sizes, is_full);
         self.matrices = of_matrices.cooperative_matrix != 0
             && of12.shader_int8 != 0
@@ -251,6 +260,7 @@ impl Features {
             (self.integer_dot && is_old, khr::shader_integer_dot_product::NAME),
             (self.matrices, khr::cooperative_matrix::NAME),
             (self.memory_budget, ext::memory_budget::NAME),
+            (self.statistics, khr::pipeline_executable_properties::NAME),
         ];
         let extensions: Vec<_> = uses.iter().filter(|using| using.0).map(|using| using.1.as_ptr()).collect();
         let mut of12 = vk::PhysicalDeviceVulkan12Features::default()
@@ -264,6 +274,8 @@ impl Features {
             vk::PhysicalDeviceShaderIntegerDotProductFeatures::default().shader_integer_dot_product(true);
         let mut of_matrices =
             vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+        let mut of_statistics = vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR::default()
+            .pipeline_executable_info(true);
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(queue_family).queue_priorities(&[1.0])];
         let mut info = vk::DeviceCreateInfo::default()
@@ -278,6 +290,9 @@ impl Features {
         }
         if self.matrices {
             info = info.push_next(&mut of_matrices);
+        }
+        if self.statistics {
+            info = info.push_next(&mut of_statistics);
         }
         // SAFETY: what is asked for, the device has said that it has; the structures live through the call.
         unsafe { instance.raw.create_device(physical, &info, None) }

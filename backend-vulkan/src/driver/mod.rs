@@ -33,6 +33,7 @@ mod pipeline;
 mod probe;
 mod record;
 mod run;
+mod statistics;
 mod timing;
 mod upload;
 mod validation;

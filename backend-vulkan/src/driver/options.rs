@@ -23,6 +23,8 @@ pub struct OpenOptions {
     pub pipeline_cache: Vec<u8>,
     /// What is not used though the device has it.
     pub without: Without,
+    /// Whether the driver is asked what it makes of kernels ([`super::Pipeline::statistics`]): for those who write kernels.
+    pub statistics: bool,
     /// The device counts as lost once it has taken so many submissions: for tests of what happens then.
     pub lost_after_submissions: Option<u64>,
 }

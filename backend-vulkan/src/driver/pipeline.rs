@@ -11,6 +11,7 @@ use unisonic_gpu::machine::MachineError;
 
 use super::device::Device;
 use super::error::is_out_of_memory;
+use super::statistics;
 
 /// A handle to a kernel, ready to run.
 #[derive(Clone)]
@@ -56,7 +57,12 @@ impl Pipeline {
             required = required.required_subgroup_size(size);
             stage = stage.push_next(&mut required);
         }
-        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(device.layout)];
+        let capture = match device.asks_statistics {
+            true => vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR,
+            false => vk::PipelineCreateFlags::empty(),
+        };
+        let info =
+            [vk::ComputePipelineCreateInfo::default().flags(capture).stage(stage).layout(device.layout)];
         // SAFETY: the module is valid for what the device was opened with; the structures live through the call.
         let made = unsafe { device.raw.create_compute_pipelines(device.cache, &info, None) };
         let raw = match made {
@@ -80,6 +86,11 @@ impl Pipeline {
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// What the driver says of it, by the driver's names, where [`super::OpenOptions::statistics`] asked for that and it can.
+    pub fn statistics(&self) -> Vec<(String, u64)> {
+        statistics::of_pipeline(&self.0.device, self.0.raw)
     }
 
     pub(super) fn raw(&self) -> vk::Pipeline {
