@@ -26,10 +26,11 @@ whatever the device.
   `copy_wait`.
 - **Matrices**: `mma16` and `mma32` multiply matrices of bytes whose words are spread over 32 invocations as PTX `mma.sync` spreads
   them: invocation `4g + t` has of A the words of four bytes (row g, k = 4t ..), (row g+8, k = 4t ..), and in `mma32` then (g, 16+4t ..),
-  (g+8, 16+4t ..); of B, column g, k = 4t .. and 16+4t ..; of the sum (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+  (g+8, 16+4t ..); of B, column g, k = 4t .. and 16+4t ..; of the sum (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1). `load_b` reads B
+  from a shared array, which devices do faster than words one by one.
 - **Clusters** are runs of 8, 16 or 32 invocations, whatever the subgroups of a device.
-- **Together**: barriers and exchanges are reached by all invocations of a workgroup at once; the verifier proves it from what is
-  uniform.
+- **Together**: barriers, exchanges and loads of matrices are reached by all invocations of a workgroup at once; the verifier proves it from
+  what is uniform.
 
 A kernel is written with `core::kir::build`, run on the host by `interp`, rewritten by `legal` for a device that lacks
 something, and emitted as PTX (`backend-cuda/src/ptx/`) or SPIR-V (`backend-vulkan/src/spirv/`). The templates are in
@@ -109,6 +110,7 @@ fn line(row: &Row) -> String {
         AttrKind::Param => "the parameter",
         AttrKind::Object => "the object",
         AttrKind::Copy => "the two objects",
+        AttrKind::Columns => "the object, and a stride",
         AttrKind::Index => "an index",
         AttrKind::Selector => "a selector",
         AttrKind::Cluster => "a width, and a lane or mask",
@@ -122,11 +124,12 @@ fn line(row: &Row) -> String {
     let set = if uses_t { row.set.name() } else { "" };
     let effect = match row.effect {
         Effect::Pure | Effect::Reads | Effect::Writes => "",
-        Effect::Exchanges | Effect::Waits => " Reached together.",
+        Effect::Exchanges | Effect::ReadsTogether | Effect::Waits => " Reached together.",
     };
     let is_word = |pattern: &Pattern| matches!(pattern, Pattern::Is(_) | Pattern::OneT);
     let are_words = !row.by_word && !row.operands.is_empty() && row.operands.iter().all(is_word);
-    let width = if are_words && row.family != Family::Mem { " One word each." } else { "" };
+    let touches_memory = !matches!(row.effect, Effect::Pure | Effect::Exchanges);
+    let width = if are_words && !touches_memory { " One word each." } else { "" };
     format!(
         "| `{}`{takes} | {} | {set} | {} | {}{width}{effect} |\n",
         row.mnemonic,

@@ -135,6 +135,7 @@ fn caps_of(words: &str) -> Caps {
             ("dot4", "off") => caps.dot4 = false,
             ("mma16", "off") => caps.mma16 = false,
             ("mma32", "off") => caps.mma32 = false,
+            ("load_b", "off") => caps.load_b = false,
             ("half", "off") => caps.half = false,
             ("copy_async", "off") => caps.copy_async = false,
             _ => panic!("there is no `{word}`"),

@@ -132,6 +132,7 @@ impl<'k> Emitter<'k> {
             Op::Dot4 => dot::dot4(self, inst),
             Op::Mma16 => matrix::multiply(self, inst, "m16n8k16"),
             Op::Mma32 => matrix::multiply(self, inst, "m16n8k32"),
+            Op::LoadB => unreachable!("`{}` is legalised away", self.kernel.inst_text(inst)),
         }
     }
 

@@ -82,7 +82,7 @@ impl Target {
     /// What it has, for the legaliser (PTX ISA: `dp4a`, `mma`, `cp.async`, `shfl`).
     pub fn caps(self) -> Caps {
         let from_sm80 = self >= Target::Sm80;
-        Caps { mma16: from_sm80, mma32: from_sm80, copy_async: from_sm80, ..Caps::ALL }
+        Caps { mma16: from_sm80, mma32: from_sm80, load_b: false, copy_async: from_sm80, ..Caps::ALL }
     }
 
     /// Largest shared memory of a workgroup (CUDA C++ Programming Guide, technical specifications per compute

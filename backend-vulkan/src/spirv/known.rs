@@ -11,7 +11,7 @@ pub enum Key {
     Part(Word, u32),
     /// The matrix A of words, or of a vector.
     A(Vec<Word>),
-    /// The matrix B.
+    /// The matrix B; one that was loaded and is nothing else is made of its own id.
     B(Vec<Word>),
     /// The accumulator.
     C(Vec<Word>),

@@ -8,12 +8,13 @@ use spirv::{
     Capability, CooperativeMatrixLayout, CooperativeMatrixOperands, CooperativeMatrixUse, MemoryAccess,
     MemorySemantics, Op, Scope, StorageClass, Word,
 };
-use unisonic_core::kir::kernel::{Inst, Value};
+use unisonic_core::kir::kernel::{Attr, Inst, Value};
 use unisonic_core::kir::op::{self, MATRIX_CLUSTER};
 use unisonic_core::kir::{Scalar, Type};
 
 use super::Emitter;
 use super::known::Key;
+use super::shape::Use;
 
 const VEC4: Type = Type { scalar: Scalar::U32, width: 4 };
 /// Distance of the rows of a staged A, in vectors of 16 bytes: two hold the row, one keeps rows of different
@@ -68,6 +69,44 @@ impl Emitter<'_> {
         // The next product of a sum takes it as it is.
         self.known.insert(Key::C(words.to_vec()), d);
         self.vector_of(inst, words.to_vec())
+    }
+
+    /// A matrix B from a shared array of vectors of 16 bytes. It is the value where only products use that; else its
+    /// words are, and products find it by them.
+    pub(super) fn load_b(&mut self, inst: &Inst) -> Word {
+        let (Attr::Columns { of, stride }, Some(result)) = (inst.attr, inst.result) else {
+            unreachable!("a matrix is loaded from columns")
+        };
+        if self.target.matrix.is_none() {
+            self.legalised_away(inst)
+        }
+        let at = self.vec4_in_shared(of, inst.operands[0]);
+        let b = self.load_matrix(Matrix::B, at, CooperativeMatrixLayout::ColumnMajorKHR, stride / 4);
+        if self.uses[result.index()] == Use::MatrixB {
+            self.known.insert(Key::B(vec![b]), b);
+            return b;
+        }
+        let words = [0, 1].map(|word| self.word_of_bytes(b, word)).to_vec();
+        self.known.insert(Key::B(words.clone()), b);
+        self.vector_of(inst, words)
+    }
+
+    /// A word of four components.
+    fn word_of_bytes(&mut self, matrix: Word, number: u32) -> Word {
+        let (signed, u32_) = (self.byte_ty(true), self.u32_ty());
+        let mut word = 0;
+        for byte in 0..4 {
+            let component = self.extract(signed, matrix, 4 * number + byte);
+            let bits = self.push(Op::UConvert, u32_, &[component]);
+            if byte == 0 {
+                word = bits;
+                continue;
+            }
+            let amount = self.u32_constant(8 * byte);
+            let bits = self.push(Op::ShiftLeftLogical, u32_, &[bits, amount]);
+            word = self.push(Op::BitwiseOr, u32_, &[word, bits]);
+        }
+        word
     }
 
     pub(super) fn matrix_ty(&mut self, matrix: Matrix) -> Word {

@@ -57,6 +57,8 @@ fn widths(kernel: &Kernel, block: &Block, found: &mut [u8]) {
                 let width = value.map_or(1, |value| kernel.types[value.index()].width);
                 found[id.index()] = found[id.index()].max(width);
             }
+            // Columns of matrices are of 16 bytes.
+            Stmt::Inst(Inst { attr: Attr::Columns { of, .. }, .. }) => found[of.index()] = 4,
             Stmt::Inst(_) => {}
             Stmt::If { then, otherwise, .. } => {
                 widths(kernel, then, found);
@@ -296,6 +298,13 @@ impl Emitter<'_> {
             self.push(Op::AccessChain, pointer_ty, &[variable, vector, within])
         });
         Place { pointers: pointers.collect(), ty, access }
+    }
+
+    /// The vector of four that begins at an index, in an array of such.
+    pub(super) fn vec4_in_shared(&mut self, id: ObjectId, index: Value) -> Word {
+        let object = &self.kernel.objects[id.index()];
+        let Space::Shared { len } = object.space else { unreachable!("matrices are in shared memory") };
+        self.place_in_shared(id, len, index, 4).pointers[0]
     }
 
     fn shared(&mut self, id: ObjectId, elem: Scalar, len: u32, width: u8) -> Word {

@@ -44,7 +44,6 @@ use std::collections::HashMap;
 
 use spirv::{BuiltIn, Capability, Decoration, ExecutionMode, MemoryAccess, StorageClass, Word};
 use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
-use unisonic_core::kir::op::Effect;
 use unisonic_core::kir::{Kernel, Op, Scalar, Type};
 
 use known::Known;
@@ -70,7 +69,7 @@ pub fn emit(kernel: &Kernel, target: &Target) -> Vec<u32> {
 pub fn uses_subgroups(kernel: &Kernel) -> bool {
     fn of(block: &Block) -> bool {
         block.stmts.iter().any(|stmt| match stmt {
-            Stmt::Inst(inst) => inst.op.row().effect == Effect::Exchanges,
+            Stmt::Inst(inst) => inst.op.row().effect.is_of_clusters(),
             Stmt::If { then, otherwise, .. } => of(then) || of(otherwise),
             Stmt::Loop { body, .. } => of(body),
         })
@@ -90,8 +89,8 @@ struct Emitter<'a> {
     constants: HashMap<Value, u32>,
     /// The components of each vector that was made of them.
     parts: HashMap<Value, Vec<Word>>,
-    /// Which vectors are used as such; of the others there are only components.
-    is_whole: Vec<bool>,
+    /// How each value is used: of vectors that are not used as such there are only components, or matrices.
+    uses: Vec<shape::Use>,
     known: Known,
     memory: mem::Memory,
     places: Places,
@@ -120,7 +119,7 @@ impl<'a> Emitter<'a> {
             values: vec![0; kernel.types.len()],
             constants: HashMap::new(),
             parts: HashMap::new(),
-            is_whole: shape::whole_vectors(kernel),
+            uses: shape::uses(kernel),
             known: Known::default(),
             memory: mem::Memory::of(kernel),
             places: Places::default(),
@@ -191,6 +190,7 @@ impl Emitter<'_> {
             Op::Dot4 => self.dot4(inst),
 
             Op::Mma16 | Op::Mma32 => self.matrix_product(inst),
+            Op::LoadB => self.load_b(inst),
         };
         if let Some(value) = inst.result {
             self.values[value.index()] = result;
@@ -289,7 +289,7 @@ impl Emitter<'_> {
             return one;
         }
         self.parts.insert(result, vec![one; ty.width.into()]);
-        if self.is_whole[result.index()] { self.constant(ty, word) } else { 0 }
+        if self.uses[result.index()] == shape::Use::Vector { self.constant(ty, word) } else { 0 }
     }
 
     /// An instruction with a result.

@@ -2,7 +2,6 @@
 
 use spirv::{Op, Word};
 use unisonic_core::kir::kernel::{Attr, Block, Inst, Stmt, Value};
-use unisonic_core::kir::op::Family;
 use unisonic_core::kir::{Kernel, Op as Kir, Scalar, Type};
 
 use super::Emitter;
@@ -11,28 +10,53 @@ use super::known::Key;
 const U32: Type = Type::one(Scalar::U32);
 const I32: Type = Type::one(Scalar::I32);
 
-/// Which values are used as vectors: all but those that are only taken apart, or are words of matrices.
-pub(super) fn whole_vectors(kernel: &Kernel) -> Vec<bool> {
-    fn mark(block: &Block, whole: &mut [bool]) {
-        block.yields.iter().for_each(|value| whole[value.index()] = true);
+/// The most that any of a value's uses asks for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Use {
+    /// Nothing, or the matrix B of products.
+    MatrixB,
+    /// Components, or words of other matrices.
+    Parts,
+    /// A vector.
+    Vector,
+}
+
+impl Use {
+    fn of_operand(op: Kir, number: usize) -> Self {
+        match (op, number) {
+            (Kir::Mma32, 1) => Use::MatrixB,
+            (Kir::Part | Kir::Mma16 | Kir::Mma32, _) => Use::Parts,
+            _ => Use::Vector,
+        }
+    }
+}
+
+/// How each value is used.
+pub(super) fn uses(kernel: &Kernel) -> Vec<Use> {
+    fn mark(block: &Block, uses: &mut [Use]) {
+        block.yields.iter().for_each(|value| uses[value.index()] = Use::Vector);
         for stmt in &block.stmts {
             match stmt {
-                Stmt::Inst(inst) if inst.op == Kir::Part || inst.op.row().family == Family::Matrix => {}
-                Stmt::Inst(inst) => inst.operands.iter().for_each(|value| whole[value.index()] = true),
+                Stmt::Inst(inst) => {
+                    for (number, value) in inst.operands.iter().enumerate() {
+                        let of = &mut uses[value.index()];
+                        *of = Use::of_operand(inst.op, number).max(*of);
+                    }
+                }
                 Stmt::If { then, otherwise, .. } => {
-                    mark(then, whole);
-                    mark(otherwise, whole);
+                    mark(then, uses);
+                    mark(otherwise, uses);
                 }
                 Stmt::Loop { carried, body, .. } => {
-                    carried.iter().for_each(|carried| whole[carried.first.index()] = true);
-                    mark(body, whole);
+                    carried.iter().for_each(|carried| uses[carried.first.index()] = Use::Vector);
+                    mark(body, uses);
                 }
             }
         }
     }
-    let mut whole = vec![false; kernel.types.len()];
-    mark(&kernel.body, &mut whole);
-    whole
+    let mut uses = vec![Use::MatrixB; kernel.types.len()];
+    mark(&kernel.body, &mut uses);
+    uses
 }
 
 impl Emitter<'_> {
@@ -46,7 +70,7 @@ impl Emitter<'_> {
     pub(super) fn vector_of(&mut self, inst: &Inst, words: Vec<Word>) -> Word {
         let Some(result) = inst.result else { return 0 };
         let mut id = 0;
-        if self.is_whole[result.index()] {
+        if self.uses[result.index()] == Use::Vector {
             let ty = self.spirv_ty(self.ty_of(result));
             id = self.push(Op::CompositeConstruct, ty, &words);
         }

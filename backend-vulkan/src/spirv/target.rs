@@ -39,11 +39,13 @@ impl Target {
     /// Halves are taken out of words by integer operations, though [`super::emit`] knows SPIR-V's own
     /// instruction: the specification lets it flush subnormal halves, and Mesa 22.3 makes 0 of a constant's.
     pub fn caps(&self) -> Caps {
+        let has_matrices = self.matrix.is_some() && self.subgroup_size == MATRIX_CLUSTER;
         Caps {
             subgroup: self.subgroup_size,
             dot4: self.integer_dot,
             mma16: false,
-            mma32: self.matrix.is_some() && self.subgroup_size == MATRIX_CLUSTER,
+            mma32: has_matrices,
+            load_b: has_matrices,
             half: false,
             copy_async: false,
             vector: 4,

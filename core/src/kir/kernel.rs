@@ -188,6 +188,13 @@ pub enum Attr {
         /// A global one.
         from: ObjectId,
     },
+    /// Where a matrix lies.
+    Columns {
+        /// A shared object.
+        of: ObjectId,
+        /// Words from a column to the next.
+        stride: u32,
+    },
     /// A byte, half or component, or a number of groups.
     Index(u32),
     /// Bytes: digit i (4 bits) says what becomes byte i.

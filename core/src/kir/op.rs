@@ -21,6 +21,8 @@ pub enum AttrKind {
     Object,
     /// A shared object, and the global one that it is filled from.
     Copy,
+    /// A shared object that holds a matrix, and the words from one of its columns to the next.
+    Columns,
     /// Index of a byte, half or component, or a number of groups.
     Index,
     /// Which of eight bytes goes where.
@@ -40,8 +42,29 @@ pub enum Effect {
     Writes,
     /// Exchanges values between lanes: all lanes of the workgroup arrive together.
     Exchanges,
+    /// Reads memory for a cluster: all lanes of the workgroup arrive together, and nobody says which of them
+    /// reads what.
+    ReadsTogether,
     /// Waits for all lanes of the workgroup, and makes what they wrote to memory visible to each other.
     Waits,
+}
+
+impl Effect {
+    /// Whether all lanes of the workgroup have to arrive together.
+    pub fn is_together(self) -> bool {
+        match self {
+            Effect::Exchanges | Effect::ReadsTogether | Effect::Waits => true,
+            Effect::Pure | Effect::Reads | Effect::Writes => false,
+        }
+    }
+
+    /// Whether clusters act as one: a device needs whole subgroups for it.
+    pub fn is_of_clusters(self) -> bool {
+        match self {
+            Effect::Exchanges | Effect::ReadsTogether => true,
+            Effect::Pure | Effect::Reads | Effect::Writes | Effect::Waits => false,
+        }
+    }
 }
 
 /// A set of scalars that a type variable ranges over.
@@ -298,6 +321,11 @@ ops! {
         /// The same, 16x32 by 32x8; behind the words of k = 4t .. are those of k = 16+4t ... .
         Mma32 = "mma32" (Many(I8x4, 4), Many(I8x4, 2), Many(I32, 4)) -> Many(I32, 4), Any, false, None, Exchanges,
             "c + a b mod 2^32";
+        /// The words of B that `mma32` takes, from a shared array in which the 32 bytes of a column lie one after the
+        /// other: the first column at an index that is a multiple of 4 and the same for the cluster, each further one
+        /// a stride of words behind.
+        LoadB = "load_b" (Is(U32)) -> Many(I8x4, 2), Any, false, Columns, ReadsTogether,
+            "object[a + g stride + t], object[a + g stride + t + 4]";
     }
 }
 
@@ -313,6 +341,9 @@ pub const MAX_OPERANDS: usize = 4;
 
 /// Invocations that multiply matrices together.
 pub const MATRIX_CLUSTER: u32 = 32;
+
+/// Words of a column of the matrix B of `mma32`.
+pub const COLUMN_WORDS: u32 = 8;
 
 /// Virtual widths of clusters.
 pub const CLUSTER_WIDTHS: [u32; 3] = [8, 16, 32];
@@ -412,6 +443,7 @@ mod tests {
                 (Family::Mem, Op::Load | Op::LoadStream) => Effect::Reads,
                 (Family::Mem, Op::Barrier) => Effect::Waits,
                 (Family::Mem, _) => Effect::Writes,
+                (Family::Matrix, Op::LoadB) => Effect::ReadsTogether,
                 (Family::Lanes | Family::Matrix, _) => Effect::Exchanges,
                 _ => Effect::Pure,
             };

@@ -342,6 +342,12 @@ impl<'a> Parser<'a> {
                 let (from, from_index, at) = self.element(line, at + 1)?;
                 Ok((vec![to_index, from_index], Attr::Copy { to, from }, at))
             }
+            AttrKind::Columns => {
+                let (of, index, at) = self.element(line, at)?;
+                line.expect(at, "stride")?;
+                let stride = line.number(at + 1)?;
+                Ok((vec![index], Attr::Columns { of, stride }, at + 2))
+            }
             AttrKind::Index if op.row().operands.is_empty() => {
                 Ok((vec![], Attr::Index(line.number(at)?), at + 1))
             }

@@ -117,8 +117,7 @@ impl Kernel {
                 text += &format!(" {}", name.unwrap_or_else(|| format!("?{}", id.0)));
             }
             Attr::Object(id) => {
-                let name = self.objects.get(id.index()).map(|object| object.name.clone());
-                let name = name.unwrap_or_else(|| format!("?{}", id.0));
+                let name = self.object_name(id);
                 match (inst.op, &inst.operands[..]) {
                     (Op::Store, [index, value]) => text += &format!(" {name}[{index}], {value}"),
                     (_, [index]) => text += &format!(" {name}[{index}]"),
@@ -126,12 +125,12 @@ impl Kernel {
                 }
             }
             Attr::Copy { to, from } => {
-                let name = |id: ObjectId| match self.objects.get(id.index()) {
-                    Some(object) => object.name.clone(),
-                    None => format!("?{}", id.0),
-                };
+                let (to, from) = (self.object_name(to), self.object_name(from));
                 let index = |at: usize| inst.operands.get(at).map_or("?".to_owned(), Value::to_string);
-                text += &format!(" {}[{}], {}[{}]", name(to), index(0), name(from), index(1));
+                text += &format!(" {to}[{}], {from}[{}]", index(0), index(1));
+            }
+            Attr::Columns { of, stride } => {
+                text += &format!(" {}[{operands}] stride {stride}", self.object_name(of));
             }
             Attr::Index(index) if operands.is_empty() => text += &format!(" {index}"),
             Attr::Index(index) => text += &format!(" {operands}[{index}]"),
@@ -139,6 +138,13 @@ impl Kernel {
             Attr::Cluster { width, lane } => text += &format!(" {operands} of {width} at {lane}"),
         }
         text
+    }
+
+    fn object_name(&self, id: ObjectId) -> String {
+        match self.objects.get(id.index()) {
+            Some(object) => object.name.clone(),
+            None => format!("?{}", id.0),
+        }
     }
 }
 

@@ -30,8 +30,10 @@ pub fn random_kernel(seed: u64, size: u32) -> (Kernel, Launch) {
         let param = k.param("p", Scalar::U32);
         let (input, output) = (k.read("x", Scalar::U32), k.write("y", Scalar::U32));
         let shared = k.shared("s", Scalar::U32, WORKGROUP);
+        let matrices = k.shared("b", Scalar::I8x4, 2 * WORKGROUP);
         let id = k.group_id() * WORKGROUP + k.local_id();
-        let mut writer = Writer { k, random: &mut random, input, shared, known: vec![], nesting: 0 };
+        let mut writer =
+            Writer { k, random: &mut random, input, shared, matrices, known: vec![], nesting: 0 };
         writer.known = vec![param, id, k.local_id(), input.load(id)];
         writer.statements(size, true);
         // Everything that is visible at the end counts.
@@ -82,6 +84,8 @@ struct Writer<'k, 'r> {
     random: &'r mut Random,
     input: Mem<'k>,
     shared: Mem<'k>,
+    /// Two words of each invocation, for matrices.
+    matrices: Mem<'k>,
     /// Values that the next statement may use.
     known: Vec<V<'k>>,
     nesting: u32,
@@ -95,7 +99,8 @@ impl<'k> Writer<'k, '_> {
                 0 if self.nesting < MAX_NESTING => self.branch(count / 4, together),
                 1 if self.nesting < MAX_NESTING => self.turns(count / 4, together),
                 2 if together => self.through_shared(),
-                3 => self.read_input(),
+                3 if together => self.load_b(),
+                4 => self.read_input(),
                 _ => self.operation(together),
             }
         }
@@ -166,7 +171,7 @@ impl<'k> Writer<'k, '_> {
                 let width = self.random.one_of(&CLUSTER_WIDTHS);
                 Attr::Cluster { width, lane: self.random.below(width) }
             }
-            AttrKind::Param | AttrKind::Object | AttrKind::Copy => return None,
+            AttrKind::Param | AttrKind::Object | AttrKind::Copy | AttrKind::Columns => return None,
         })
     }
 
@@ -238,6 +243,18 @@ impl<'k> Writer<'k, '_> {
         self.shared.store(self.k.local_id(), mine);
         self.k.barrier();
         self.known.push(self.shared.load(other & (WORKGROUP - 1)));
+        self.k.barrier();
+    }
+
+    /// A matrix of what the workgroup has stored, at an index that each cluster has for itself.
+    fn load_b(&mut self) {
+        let mine = self.value(Type { scalar: Scalar::I8x4, width: 2 });
+        let index = self.value(Scalar::U32.into()).broadcast(32, self.random.below(32));
+        // Bits of an index that keep all eight columns inside.
+        let (stride, bits) = self.random.one_of(&[(8, 0x3C), (12, 0x24), (16, 0x08)]);
+        self.matrices.store(self.k.local_id() * 2, mine);
+        self.k.barrier();
+        self.known.push(self.matrices.load_b(index & bits, stride));
         self.k.barrier();
     }
 

@@ -57,8 +57,8 @@ fn of_inst(kernel: &Kernel, inst: &Inst, uniform: &[bool]) -> bool {
     let operands = inst.operands.iter().all(|operand| uniform[operand.index()]);
     match (inst.op, inst.attr) {
         (Op::LocalId, _) => false,
-        // Each invocation has its own part of the product.
-        (Op::Mma16 | Op::Mma32, _) => false,
+        // Each invocation has its own part of a matrix.
+        (Op::Mma16 | Op::Mma32 | Op::LoadB, _) => false,
         // What nobody writes is the same for all who read the same place.
         (Op::Load | Op::LoadStream, Attr::Object(id)) => {
             operands && kernel.objects[id.index()].space == Space::Read

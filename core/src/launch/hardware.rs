@@ -22,7 +22,7 @@ pub struct Hardware {
 impl Hardware {
     /// An NVIDIA GPU from sm_86 on, of middling size.
     pub const SM_86: Hardware = Hardware {
-        caps: Caps::ALL,
+        caps: Caps { load_b: false, ..Caps::ALL },
         matrix_registers: true,
         shared_len_bytes: 99 * 1024,
         workgroup: 1024,

@@ -2,7 +2,6 @@
 
 use unisonic_core::kir::kernel::{Block, Space, Stmt};
 use unisonic_core::kir::legal::{Caps, is_legal};
-use unisonic_core::kir::op::Effect;
 use unisonic_core::kir::verify::MAX_SHARED_LEN_BYTES;
 use unisonic_core::kir::{Kernel, Op};
 use unisonic_core::launch::Hardware;
@@ -65,7 +64,7 @@ fn shared_len(kernel: &Kernel) -> u64 {
 
 /// Whether invocations exchange values, so that subgroups have to be whole.
 fn exchanges(block: &Block) -> bool {
-    let of_op = |op: Op| op.row().effect == Effect::Exchanges;
+    let of_op = |op: Op| op.row().effect.is_of_clusters();
     block.stmts.iter().any(|stmt| match stmt {
         Stmt::Inst(inst) => of_op(inst.op),
         Stmt::If { then, otherwise, .. } => exchanges(then) || exchanges(otherwise),

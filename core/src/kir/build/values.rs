@@ -25,6 +25,12 @@ impl<'k> Mem<'k> {
         self.build.stated(Op::LoadStream, Attr::Object(self.id), &[index.value], ty)
     }
 
+    /// The words of a matrix B of [`super::V`]'s products ([`Op::LoadB`]): its first column begins at an index that
+    /// the cluster has in common, the next `stride` words behind it; both are multiples of four.
+    pub fn load_b(self, index: V<'k>, stride: u32) -> V<'k> {
+        self.build.op(Op::LoadB, Attr::Columns { of: self.id, stride }, &[index.value])
+    }
+
     /// Begins to copy four elements of a buffer to this shared array; both indices are multiples of four.
     pub fn copy_async(self, to: V<'k>, from: Mem<'k>, from_index: V<'k>) {
         let attr = Attr::Copy { to: self.id, from: from.id };

@@ -13,6 +13,11 @@ pub fn cases(op: Op) -> Vec<Case> {
         Op::CopyAsync | Op::CopyCommit | Op::CopyWait => {
             vec![case(op, op.row().mnemonic, WORKGROUP, |writer| writer.copies())]
         }
+        Op::LoadB => [8, 12, 28]
+            .map(|stride| {
+                case(op, &format!("load_b_{stride}"), WORKGROUP, |writer| writer.loads_of_b(stride))
+            })
+            .into(),
         Op::Barrier => vec![case(op, op.row().mnemonic, WORKGROUP, |writer| writer.barriers())],
         _ => vec![],
     }
@@ -104,6 +109,38 @@ impl<'k> Writer<'k> {
             self.k.barrier();
             self.keep(shared.load_vector(from, 4));
         }
+    }
+
+    /// What others stored as a matrix, in a loop: used as words, as a matrix, as both and in the next turn, at indices
+    /// that are known, that are not, and that differ between clusters.
+    fn loads_of_b(&self, stride: u32) {
+        let (k, len) = (self.k, 4 * WORKGROUP);
+        let bytes = |width| Type { scalar: Scalar::I8x4, width };
+        let shared = k.shared("s", Scalar::I8x4, len);
+        let (a, stored) = (self.operand(bytes(4), Contents::Words), self.operand(bytes(4), Contents::Words));
+        let zero = k.constant(Type { scalar: Scalar::I32, width: 4 }, 0);
+        let of_cluster = (self.lane >> 5) * (len - 7 * stride - 8);
+        let first = [zero, k.constant(bytes(2), 0)];
+        let [sum, last] = k.fold(k.u32(0), k.u32(2), 1, first, |turn, [sum, before]| {
+            shared.store(self.lane * 4, stored);
+            k.barrier();
+            let [words, matrix, both] =
+                [k.u32(KNOWN), turn * 4, of_cluster].map(|at| shared.load_b(at, stride));
+            let sum = k.mma(a, before, sum);
+            let sum = k.mma(a, matrix, sum) + k.mma(a, both, zero);
+            k.barrier();
+            let mixed = both.part(1).cast(Scalar::U32) ^ words.part(0).cast(Scalar::U32);
+            shared.store(self.lane, mixed.cast(Scalar::I8x4));
+            k.barrier();
+            let next = k.vector([words.part(1), shared.load(self.lane ^ 1)]);
+            k.barrier();
+            [sum, next]
+        });
+        self.keep(sum);
+        self.keep(last);
+        shared.store(self.lane * 4, stored);
+        k.barrier();
+        self.keep(shared.load_b(of_cluster, stride));
     }
 
     /// What others wrote before a barrier, to a buffer and to shared memory, in a loop.

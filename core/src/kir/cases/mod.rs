@@ -144,7 +144,7 @@ fn attrs(op: Op, workgroup: u32, operands: &[Type], result: Type) -> Vec<Attr> {
                 .flat_map(|width| lanes(width).map(move |lane| Attr::Cluster { width, lane }))
                 .collect()
         }
-        AttrKind::Object | AttrKind::Copy => unreachable!("accesses are written by hand"),
+        AttrKind::Object | AttrKind::Copy | AttrKind::Columns => unreachable!("accesses are written by hand"),
     }
 }
 

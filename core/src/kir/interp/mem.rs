@@ -6,10 +6,12 @@
 //! nobody.
 
 use super::super::kernel::{Attr, Inst, Kernel, ObjectId, Space};
-use super::super::op::Op;
+use super::super::op::{MATRIX_CLUSTER, Op};
 use super::active::Active;
 use super::copies::Copy;
 use super::{Machine, Trap};
+
+const CLUSTER: usize = MATRIX_CLUSTER as usize;
 
 /// An invocation at a time: workgroup, epoch in it, and lane, from 1; 0 for nobody.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +22,7 @@ struct Touch {
 }
 
 impl Touch {
-    /// The lane of several readers of an epoch: none that exists.
+    /// The lane of several readers of an epoch, or of one that is not known: none that exists.
     const SEVERAL: u32 = u32::MAX;
     /// The lane of a copy that has not arrived.
     const COPYING: u32 = u32::MAX - 1;
@@ -170,6 +172,29 @@ impl Memory {
         Ok(())
     }
 
+    /// The words of a matrix B that an invocation gets. Which of the cluster's invocations reads them nobody
+    /// says, so what one of them has just written itself is in a race too.
+    fn load_b(
+        &mut self,
+        id: ObjectId,
+        index: u32,
+        stride: u32,
+        lane: usize,
+        out: &mut [u32],
+    ) -> Result<(), String> {
+        let now = Touch { lane: Touch::SEVERAL, ..self.touch(lane) };
+        let array = &mut self.objects[id.index()];
+        let (g, t) = (lane % CLUSTER / 4, lane % 4);
+        let column = array.at(index, 4)? + g * stride as usize;
+        for (at, out) in (column + t..).step_by(4).zip(out) {
+            let len = array.words.len();
+            let word = array.words.get(at).copied().ok_or_else(|| format!("element {at} of {len}"))?;
+            array.read(at, now)?;
+            *out = word;
+        }
+        Ok(())
+    }
+
     fn store(&mut self, id: ObjectId, index: u32, lane: usize, words: &[u32]) -> Result<(), String> {
         let now = self.touch(lane);
         let array = &mut self.objects[id.index()];
@@ -225,6 +250,7 @@ impl Machine<'_> {
         match (inst.op, inst.attr) {
             (Op::Barrier, _) => self.memory.epoch += 1,
             (Op::Store, Attr::Object(id)) => return self.store(inst, id, active),
+            (Op::LoadB, Attr::Columns { of, stride }) => return self.load_b(inst, of, stride, active),
             (Op::CopyAsync, Attr::Copy { to, from }) => return self.begin_copy(inst, to, from, active),
             (Op::CopyCommit, _) => active.lanes().for_each(|lane| self.copies.commit(lane)),
             (Op::CopyWait, Attr::Index(groups)) => {
@@ -247,6 +273,23 @@ impl Machine<'_> {
         for lane in active.lanes() {
             let index = self.registers[inst.operands[0].index()][lane];
             let loaded = self.memory.load(id, index, lane, &mut out[lane * width..][..width]);
+            loaded.map_err(|problem| self.trap(lane, self.kernel.inst_text(inst), problem))?;
+        }
+        self.registers[result.index()] = out;
+        Ok(())
+    }
+
+    fn load_b(&mut self, inst: &Inst, of: ObjectId, stride: u32, active: &Active) -> Result<(), Trap> {
+        let Some(result) = inst.result else { return Ok(()) };
+        let mut out = std::mem::take(&mut self.registers[result.index()]);
+        for lane in active.lanes() {
+            let indices = &self.registers[inst.operands[0].index()];
+            let (index, first) = (indices[lane], indices[lane / CLUSTER * CLUSTER]);
+            let loaded = if index == first {
+                self.memory.load_b(of, index, stride, lane, &mut out[2 * lane..][..2])
+            } else {
+                Err(format!("index {index} in a cluster whose first invocation has {first}"))
+            };
             loaded.map_err(|problem| self.trap(lane, self.kernel.inst_text(inst), problem))?;
         }
         self.registers[result.index()] = out;

@@ -144,7 +144,7 @@ impl Machine<'_> {
     fn inst(&mut self, inst: &Inst, active: &Active) -> Result<(), Trap> {
         self.burn(active, || self.kernel.inst_text(inst))?;
         match (inst.op.row().family, inst.op) {
-            (Family::Mem, _) => self.mem(inst, active),
+            (Family::Mem, _) | (_, Op::LoadB) => self.mem(inst, active),
             (_, Op::UDiv | Op::URem) => self.checked(inst, active, |divisor| divisor != 0, "division by 0"),
             (_, Op::Shl | Op::Shr) => {
                 self.checked(inst, active, |amount| amount < 32, "a shift by 32 or more")

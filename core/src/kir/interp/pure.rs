@@ -70,7 +70,8 @@ impl Machine<'_> {
             | Op::CopyAsync
             | Op::CopyCommit
             | Op::CopyWait
-            | Op::Barrier => unreachable!("`{}` is of memory", inst.op.row().mnemonic),
+            | Op::Barrier
+            | Op::LoadB => unreachable!("`{}` is of memory", inst.op.row().mnemonic),
         }
     }
 

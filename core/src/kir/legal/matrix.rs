@@ -1,7 +1,8 @@
 //! Products of matrices: smaller ones by larger ones, or by dot products of what others have staged in shared
-//! memory.
+//! memory. Loads of matrices by loads of their words.
 
 use super::super::build::V;
+use super::super::kernel::ObjectId;
 use super::super::types::Scalar;
 use super::Writer;
 use super::lanes::parts;
@@ -43,5 +44,12 @@ impl<'k> Writer<'k, '_> {
         }
         k.barrier();
         self.join(&sums)
+    }
+
+    /// The words of B from where they lie.
+    pub(super) fn load_b(&self, of: ObjectId, index: V<'k>, stride: u32) -> V<'k> {
+        let (mem, lane) = (self.k.mem(of), self.k.local_id() & 31);
+        let at = index + (lane >> 2) * stride + (lane & 3);
+        self.k.vector([mem.load(at), mem.load(at + 4)])
     }
 }

@@ -32,6 +32,8 @@ pub struct Caps {
     pub mma16: bool,
     /// [`Op::Mma32`].
     pub mma32: bool,
+    /// [`Op::LoadB`].
+    pub load_b: bool,
     /// [`Op::Half`].
     pub half: bool,
     /// [`Op::CopyAsync`] and what belongs to it.
@@ -42,14 +44,23 @@ pub struct Caps {
 
 impl Caps {
     /// Everything that the IR has.
-    pub const ALL: Caps =
-        Caps { subgroup: 32, dot4: true, mma16: true, mma32: true, half: true, copy_async: true, vector: 4 };
+    pub const ALL: Caps = Caps {
+        subgroup: 32,
+        dot4: true,
+        mma16: true,
+        mma32: true,
+        load_b: true,
+        half: true,
+        copy_async: true,
+        vector: 4,
+    };
     /// As little as a device may have.
     pub const NONE: Caps = Caps {
         subgroup: 1,
         dot4: false,
         mma16: false,
         mma32: false,
+        load_b: false,
         half: false,
         copy_async: false,
         vector: 1,
@@ -62,6 +73,7 @@ impl Caps {
             Op::Dot4 => self.dot4,
             Op::Mma16 => self.mma16,
             Op::Mma32 => self.mma32,
+            Op::LoadB => self.load_b,
             Op::Half => self.half,
             Op::CopyAsync | Op::CopyCommit | Op::CopyWait => self.copy_async,
             Op::Load | Op::LoadStream => inst.result.is_none_or(|result| width(result) <= self.vector),
@@ -165,6 +177,7 @@ impl<'k> Writer<'k, '_> {
                 (Op::Dot4, _) => Some(self.dot4(x[0], x[1], x[2])),
                 (Op::Half, Attr::Index(index)) => Some(self.half(x[0], index)),
                 (Op::Mma16 | Op::Mma32, _) => Some(self.mma(x[0], x[1], x[2])),
+                (Op::LoadB, Attr::Columns { of, stride }) => Some(self.load_b(of, x[0], stride)),
                 (Op::ShuffleXor | Op::Broadcast, Attr::Cluster { width, lane }) => {
                     Some(self.exchange(inst.op, x[0], width, lane))
                 }

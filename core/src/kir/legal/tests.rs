@@ -14,6 +14,7 @@ fn all_caps() -> Vec<Caps> {
         Caps { mma16: false, ..Caps::ALL },
         Caps { mma16: false, mma32: false, ..Caps::ALL },
         Caps { mma16: false, mma32: false, dot4: false, ..Caps::ALL },
+        Caps { load_b: false, ..Caps::ALL },
         Caps { half: false, ..Caps::ALL },
         Caps { copy_async: false, ..Caps::ALL },
         Caps { vector: 2, ..Caps::ALL },
@@ -30,13 +31,15 @@ fn everything() -> Kernel {
         let x = k.read("x", Scalar::U32);
         let y = k.write("y", Scalar::U32);
         let s = k.shared("stage", Scalar::U32, 256);
+        let b = k.shared("b", Scalar::I8x4, 128);
         let id = k.local_id();
+        b.store(id * 2, x.load_vector(id * 2, 2).cast(Scalar::I8x4));
         s.copy_async(id * 4, x, (id ^ 1) * 4);
         k.copy_commit();
         k.copy_wait(0);
         k.barrier();
         let [out] = k.fold(k.u32(0), k.u32(2), 1, [x.load(id)], |turn, [carried]| {
-            [carried + all_operations(k, x, s, id, turn)]
+            [carried + all_operations(k, [x, s, b], id, turn)]
         });
         let [out] = k.choose(
             k.group_id().eq(k.u32(0)),
@@ -47,11 +50,12 @@ fn everything() -> Kernel {
     })
 }
 
-fn all_operations<'k>(k: &'k Build, x: Mem<'k>, s: Mem<'k>, id: V<'k>, turn: V<'k>) -> V<'k> {
+fn all_operations<'k>(k: &'k Build, [x, s, b]: [Mem<'k>; 3], id: V<'k>, turn: V<'k>) -> V<'k> {
     let four = x.load_stream((id ^ turn) * 4, 4);
     let two = s.load_vector(id * 2, 2);
     let bytes = |v: V<'k>| v.cast(Scalar::I8x4);
     let product = k.mma(bytes(four), bytes(two), four.cast(Scalar::I32));
+    let product = k.mma(bytes(four), b.load_b((id >> 5) * 4 + turn * 8, 12), product);
     let smaller = k.mma(bytes(two), bytes(four.part(1)), product);
     let mixed = k.dot4(four.part(2).cast(Scalar::U8x4), bytes(two.part(0)), smaller.part(3));
     let halves = four.part(0).half(0).cast(Scalar::U32) ^ four.part(3).half(1).cast(Scalar::U32);

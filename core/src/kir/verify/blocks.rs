@@ -1,7 +1,6 @@
 //! Blocks: what their statements may use, what they yield, and what all invocations have to reach together.
 
 use super::super::kernel::{Block, Carried, Stmt, Value};
-use super::super::op::Effect;
 use super::super::types::Scalar;
 use super::{MAX_DEPTH, Rule, Verifier};
 
@@ -84,8 +83,7 @@ impl Verifier<'_> {
         for stmt in &block.stmts {
             match stmt {
                 Stmt::Inst(inst) => {
-                    let needs_all = matches!(inst.op.row().effect, Effect::Exchanges | Effect::Waits);
-                    if needs_all && !together {
+                    if inst.op.row().effect.is_together() && !together {
                         let at = self.kernel.inst_text(inst);
                         self.fault(Rule::Uniform, at, "invocations of a workgroup may differ in reaching it");
                     }

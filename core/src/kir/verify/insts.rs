@@ -1,7 +1,7 @@
 //! Operations: types by the table, and attributes.
 
 use super::super::kernel::{Attr, Inst, Object, ObjectId, ParamId, Space, Value};
-use super::super::op::{AttrKind, CLUSTER_WIDTHS, Family, MATRIX_CLUSTER, Op, Pattern};
+use super::super::op::{AttrKind, CLUSTER_WIDTHS, COLUMN_WORDS, Family, MATRIX_CLUSTER, Op, Pattern};
 use super::super::types::{Scalar, Type};
 use super::{Rule, Verifier};
 
@@ -50,6 +50,7 @@ impl<'k> Verifier<'k> {
                 self.access(at, inst.op, id, value);
             }
             (AttrKind::Copy, Attr::Copy { to, from }) => self.copy(at, to, from),
+            (AttrKind::Columns, Attr::Columns { of, stride }) => self.columns(at, of, stride),
             (AttrKind::Index, Attr::Index(_)) if inst.op == Op::CopyWait => {}
             (AttrKind::Index, Attr::Index(index)) => {
                 let len = match inst.op {
@@ -102,6 +103,17 @@ impl<'k> Verifier<'k> {
         if to.elem != from.elem {
             let problem = format!("the elements are {} and {}", from.elem.name(), to.elem.name());
             self.fault(Rule::Access, at, problem);
+        }
+    }
+
+    fn columns(&mut self, at: &str, of: ObjectId, stride: u32) {
+        let Some(object) = self.object(at, of) else { return };
+        if !matches!(object.space, Space::Shared { .. }) || object.elem != Scalar::I8x4 {
+            self.fault(Rule::Access, at, "matrices are loaded from shared memory of i8x4");
+        }
+        if stride < COLUMN_WORDS || !stride.is_multiple_of(4) {
+            let problem = format!("a stride is a multiple of 4 from {COLUMN_WORDS} on, not {stride}");
+            self.fault(Rule::Attribute, at, problem);
         }
     }
 
