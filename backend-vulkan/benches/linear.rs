@@ -20,7 +20,7 @@ use unisonic_planner::kernels::GridKernel;
 use unisonic_planner::kernels::linear::{
     Epilogue, Form, HalfStaged, SplitK, Tiled, half_staged, split_k, tiled,
 };
-use unisonic_vulkan::driver::{OpenOptions, VulkanMachine, open};
+use unisonic_vulkan::driver::{OpenOptions, Pipeline, VulkanMachine, open};
 
 /// Copies of the weights have so many bytes together at least.
 const ROTATED_LEN_BYTES: u64 = 700 << 20;
@@ -90,7 +90,7 @@ impl Bench {
         self.line(&format!("{name} split_k 1 one round"), &one, weights, x)?;
         let chosen = SplitK::new(weights, x, &self.machine.hardware());
         for form in [Form::Dot4, Form::Matrix] {
-            for warps in [4, 7, 10, 15] {
+            for warps in [7, 10, 15, 19, 25] {
                 let rounds = (256 / warps).clamp(1, weights.superblocks().div_ceil(warps));
                 let tuning = SplitK { form, warps, rounds, ..chosen };
                 let linear = split_k(weights, x, Epilogue::default(), tuning);
@@ -103,10 +103,19 @@ impl Bench {
     fn many_rows(&self, name: &str, weights: WeightLayout) -> Result<(), Box<dyn Error>> {
         for rows in [64, 512] {
             let x = ActivationLayout::new(rows, weights.width() as usize)?;
-            for (groups, tiles) in [(2, 8), (2, 4), (1, 8), (1, 4)] {
-                let tuning = HalfStaged { warps: 4, groups, tiles, resident: 2 };
+            for (warps, groups, tiles, columns) in [
+                (4, 2, 8, true),
+                (4, 2, 4, true),
+                (4, 1, 8, true),
+                (4, 1, 4, true),
+                (8, 2, 4, true),
+                (8, 1, 8, true),
+                (4, 2, 4, false),
+            ] {
+                let tuning = HalfStaged { warps, groups, tiles, columns, resident: 2 };
                 let linear = half_staged(weights, x, Epilogue::default(), tuning);
-                self.line(&format!("{name} half_staged {rows} g{groups} t{tiles}"), &linear, weights, x)?;
+                let name = format!("{name} half_staged {rows} w{warps} g{groups} t{tiles} {columns}");
+                self.line(&name, &linear, weights, x)?;
             }
             if let Some(tuning) = Tiled::new(weights, x, &self.machine.hardware()) {
                 let linear = tiled(weights, x, Epilogue::default(), tuning);
@@ -176,15 +185,19 @@ impl Bench {
             seconds * 1e6,
             len_bytes("weights") as f64 / seconds / 1e9,
             operations / seconds / 1e12,
-            compiled
-                .statistics()
-                .iter()
-                .map(|(name, value)| format!("{name} {value}"))
-                .collect::<Vec<_>>()
-                .join(", "),
+            statistics(&compiled),
         );
         Ok(())
     }
+}
+
+/// Registers, and bytes of code, of memory for what registers do not hold, and of shared memory, in the driver's words.
+fn statistics(kernel: &Pipeline) -> String {
+    let words = kernel.statistics().into_iter().map(|(name, value)| {
+        let initials: String = name.split(' ').filter_map(|word| word.chars().next()).collect();
+        format!("{initials} {}", value & 0xFFFF_FFFF)
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn without_streams(block: &Block) -> Block {
@@ -195,7 +208,9 @@ fn without_streams(block: &Block) -> Block {
             }
             Stmt::Inst(inst)
         }
-        Stmt::Loop { body, index, start, end, step, carried } => Stmt::Loop { body: without_streams(&body), index, start, end, step, carried },
+        Stmt::Loop { body, index, start, end, step, carried } => {
+            Stmt::Loop { body: without_streams(&body), index, start, end, step, carried }
+        }
         other => other,
     };
     Block { stmts: block.stmts.iter().map(stmt).collect(), ..block.clone() }

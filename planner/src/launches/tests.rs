@@ -111,5 +111,6 @@ fn launches_of_a_decode_step() {
         output_norm: rms_norm Fixed(1)
         output: linear_split_k Fixed(17)
         output: found_flags Fixed(2)
-    "#]].assert_eq(&listing(&samples::qwen2(), LaunchPasses::default(), shape));
+    "#]]
+    .assert_eq(&listing(&samples::qwen2(), LaunchPasses::default(), shape));
 }

@@ -24,6 +24,8 @@ pub struct HalfStaged {
     pub groups: u32,
     /// Tiles of 4 rows of a workgroup.
     pub tiles: u32,
+    /// Whether rows lie in shared memory as [`unisonic_core::kir::Op::LoadB`] takes them.
+    pub columns: bool,
     /// Workgroups that a multiprocessor should hold at once, as in `SplitK`.
     pub resident: u32,
 }
@@ -33,7 +35,8 @@ impl HalfStaged {
     /// where no part does, and without matrix instructions.
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
         let sizes = [(2, 8), (2, 4), (1, 4), (1, 2)];
-        let tunings = sizes.map(|(groups, tiles)| Self { warps: 4, groups, tiles, resident: 2 });
+        let columns = hardware.caps.load_b;
+        let tunings = sizes.map(|(groups, tiles)| Self { warps: 4, groups, tiles, columns, resident: 2 });
         let half = Hardware { shared_len_bytes: hardware.shared_len_bytes / 2, ..*hardware };
         let fits = |tuning: &Self| tuning.room(weights, x).fits(&half);
         tunings.into_iter().find(fits).filter(|_| hardware.caps.mma32)
@@ -53,6 +56,7 @@ impl HalfStaged {
             tiles: self.tiles,
             count: 1,
             threads: self.warps * 32,
+            columns: self.columns,
         }
     }
 }
@@ -102,7 +106,13 @@ pub fn half_staged(
             k.barrier();
             rows.iter().for_each(|four| four.store(k));
             k.barrier();
-            let x = Activations { layout: x, regions: arrays, tile_units: 1, first_unit: k.u32(0) };
+            let x = Activations {
+                layout: x,
+                regions: arrays,
+                tile_units: 1,
+                first_unit: k.u32(0),
+                columns: tuning.columns,
+            };
             let totals = scaled_totals(&multiply, &units, &columns, &x);
             sums.iter().zip(totals.iter().flatten().flatten()).map(|(&sum, &total)| sum + total).collect()
         });

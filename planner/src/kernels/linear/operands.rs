@@ -8,6 +8,7 @@ use unisonic_core::planes::region::Region;
 use unisonic_core::planes::weight::{Plane, WeightFormat, WeightLayout};
 
 use super::Form;
+use super::staged::COLUMN_LEN;
 
 /// What there is of each region, by [`Region::index`].
 pub type OfRegions<T> = [Option<T>; Region::ALL.len()];
@@ -153,7 +154,7 @@ impl<'k> Columns<'k> {
     }
 
     /// What `load` gives for each column.
-    pub fn each(&self, load: impl Fn(V<'k>) -> V<'k>) -> Vec<V<'k>> {
+    pub fn each<T>(&self, load: impl Fn(V<'k>) -> T) -> Vec<T> {
         let count = if self.form == Form::Matrix { 1 } else { 2 };
         self.columns[..count].iter().map(|&column| load(column)).collect()
     }
@@ -170,6 +171,8 @@ pub struct Activations<'k> {
     pub tile_units: u32,
     /// The unit of tile 0.
     pub first_unit: V<'k>,
+    /// Whether planes lie column by column (`RowStages::columns`).
+    pub columns: bool,
 }
 
 impl<'k> Activations<'k> {
@@ -182,10 +185,18 @@ impl<'k> Activations<'k> {
         from.load_vector(unit * self.layout.unit_len(region) + at, width)
     }
 
-    /// The four words of a chunk and column for invocations t.
-    pub fn planes(&self, tile: V<'k>, chunk: u32, column: V<'k>, t: V<'k>) -> V<'k> {
+    /// For each of the two blocks of a chunk, the two words of a column for invocations t.
+    pub fn planes(&self, k: &'k Build, tile: V<'k>, chunk: u32, column: V<'k>, t: V<'k>) -> [V<'k>; 2] {
+        if self.columns
+            && let Some(planes) = self.regions[Region::Planes.index()]
+        {
+            // A matrix has all columns of the tile.
+            let first = (tile * self.tile_units + self.first_unit) * (self.layout.columns() * COLUMN_LEN);
+            return [0, 8].map(|block| planes.load_b(first + (16 * chunk + block), COLUMN_LEN));
+        }
         let at = column * 16 + t * 4 + 16 * chunk * self.layout.columns();
-        self.load(Region::Planes, tile, at, 4)
+        let four = self.load(Region::Planes, tile, at, 4);
+        [0, 2].map(|first| k.vector([four.part(first), four.part(first + 1)]))
     }
 
     /// The two words of digits of a column for invocations t.

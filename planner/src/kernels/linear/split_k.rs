@@ -48,7 +48,15 @@ impl SplitK {
         let one = Self { form, warps: 1, groups: 1, tiles, rounds: 1, resident: 1 };
 
         let step = (hardware.caps.subgroup / CLUSTER).max(1);
-        let wanted = if superblocks <= 16 { superblocks.div_ceil(2) } else { 15 };
+        // Compilers that are not told how many workgroups a multiprocessor should hold load late: where there are few
+        // workgroups, each cluster has one superblock.
+        let loads_late = !uses_matrices && !hardware.matrix_registers;
+        let is_few = weights.groups() / 4 < hardware.multiprocessors;
+        let wanted = match (superblocks <= 16, loads_late && is_few) {
+            (true, false) => superblocks.div_ceil(2),
+            (true, true) => superblocks,
+            (false, _) => 15,
+        };
         let most = wanted.next_multiple_of(step).min(hardware.workgroup / CLUSTER);
         let fits = |tuning: &Self| tuning.room(x).fits(hardware);
         let largest = |warps: u32| {
@@ -186,7 +194,8 @@ impl<'k> Partials<'k> {
             .collect();
         let sets: Vec<Columns<'k>> = columns.iter().map(|(_, set)| *set).collect();
         let tile_units = self.x.superblocks();
-        let x = Activations { layout: self.x, regions: operands.x, tile_units, first_unit: at.s };
+        let x =
+            Activations { layout: self.x, regions: operands.x, tile_units, first_unit: at.s, columns: false };
         let totals = scaled_totals(&Multiply { k, form, place }, &units, &sets, &x);
         let no = k.constant(Scalar::Bool.into(), 0);
         for (group, totals) in (0..).zip(&totals) {

@@ -33,7 +33,13 @@ pub struct RowStages {
     pub count: u32,
     /// Invocations that copy.
     pub threads: u32,
+    /// Whether planes lie column by column, as [`Mem::load_b`] takes them, [`COLUMN_LEN`] words each, and not in fragment
+    /// order.
+    pub columns: bool,
 }
+
+/// Words from a column of planes to the next: the column's 64 and four that keep eight columns on different banks.
+pub const COLUMN_LEN: u32 = 68;
 
 /// Shared memory of the stages.
 #[derive(Clone, Copy)]
@@ -109,7 +115,11 @@ impl Stages {
 impl RowStages {
     /// Elements of a region in all stages.
     fn region_len(self, region: Region) -> u32 {
-        self.count * self.tiles * self.layout.unit_len(region)
+        let unit_len = match region {
+            Region::Planes if self.columns => self.layout.columns() * COLUMN_LEN,
+            _ => self.layout.unit_len(region),
+        };
+        self.count * self.tiles * unit_len
     }
 
     /// Bytes of shared memory.
@@ -150,7 +160,16 @@ impl RowStages {
                 let unit =
                     (first_tile + tile).min(k.u32(self.layout.tiles() - 1)) * self.layout.superblocks() + s;
                 let four = from.load_vector(unit * len + at, 4);
-                held.push(Held { to, index: quad * 4, four, exists });
+                let places = match region {
+                    // Words t and 4 + t of two blocks of the column.
+                    Region::Planes if self.columns => {
+                        let (chunk, column, t) = (at >> 7, tile * 8 + ((at >> 4) & 7), (at >> 2) & 3);
+                        let first = column * COLUMN_LEN + chunk * 16 + t;
+                        (0..4).map(|part| (first + 4 * part, four.part(part))).collect()
+                    }
+                    _ => vec![(quad * 4, four)],
+                };
+                held.push(Held { to, places, exists });
             }
         }
         held
@@ -183,15 +202,14 @@ impl RowStages {
 /// Four elements on their way to a stage.
 pub struct Held<'k> {
     to: Mem<'k>,
-    index: V<'k>,
-    four: V<'k>,
+    places: Vec<(V<'k>, V<'k>)>,
     exists: Option<V<'k>>,
 }
 
 impl Held<'_> {
     /// Writes them.
     pub fn store(&self, k: &Build) {
-        let store = || self.to.store(self.index, self.four);
+        let store = || self.places.iter().for_each(|&(index, value)| self.to.store(index, value));
         match self.exists {
             Some(exists) => k.when(exists, store),
             None => store(),

@@ -48,7 +48,14 @@ impl Tiled {
     fn stages(self, weights: WeightLayout, x: ActivationLayout) -> Stages {
         let (groups, tiles) = (self.warps[0] * self.groups, self.warps[1] * self.tiles);
         let threads = self.warps[0] * self.warps[1] * 32;
-        let x = RowStages { format: weights.format(), layout: x, tiles, count: self.stages, threads };
+        let x = RowStages {
+            format: weights.format(),
+            layout: x,
+            tiles,
+            count: self.stages,
+            threads,
+            columns: false,
+        };
         Stages { weights, groups, x }
     }
 }
@@ -103,7 +110,7 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
             };
             let units: Vec<Unit<'_>> = (0..tuning.groups).map(unit).collect();
             let first_unit = stage * stages.x.tiles;
-            let x = Activations { layout: x, regions: arrays.x, tile_units: 1, first_unit };
+            let x = Activations { layout: x, regions: arrays.x, tile_units: 1, first_unit, columns: false };
             let totals = scaled_totals(&multiply, &units, &columns, &x);
             sums.iter().zip(totals.iter().flatten().flatten()).map(|(&sum, &total)| sum + total).collect()
         });

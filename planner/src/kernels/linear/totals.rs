@@ -105,7 +105,7 @@ pub fn scaled_totals<'k>(
     x: &Activations<'k>,
 ) -> Vec<Vec<[V<'k>; 2]>> {
     let (k, t, format) = (multiply.k, multiply.place.t, units[0].format);
-    let chunk = |c: u32, columns: &Columns<'k>| columns.each(|n| x.planes(columns.tile, c, n, t));
+    let chunk = |c: u32, columns: &Columns<'k>| columns.each(|n| x.planes(k, columns.tile, c, n, t));
     let sums = |half: u32, columns: &Columns<'k>| {
         format.has(Plane::BlockMinima).then(|| x.sums(columns.tile, columns.row, half))
     };
@@ -121,24 +121,23 @@ pub fn scaled_totals<'k>(
 
     let mut running: Vec<Vec<Running<'k>>> =
         units.iter().map(|unit| vec![unit.start(k); columns.len()]).collect();
-    let mut of_half = vec![];
+    let mut of_half: Vec<Option<V<'k>>> = vec![];
     for c in 0..4 {
-        let chunks: Vec<_> = match &early {
-            Some((chunks, ..)) => vec![chunks[c as usize].clone()],
-            None => columns.iter().map(|columns| chunk(c, columns)).collect(),
-        };
         if c % 2 == 0 {
             of_half = match &early {
                 Some((_, halves, _)) => vec![halves[c as usize / 2]],
                 None => columns.iter().map(|columns| sums(c / 2, columns)).collect(),
             };
         }
-        for b in [2 * c, 2 * c + 1] {
-            for (unit, running) in units.iter().zip(&mut running) {
-                let block = Block::new(multiply, unit, b);
-                for ((running, chunk), sums) in running.iter_mut().zip(&chunks).zip(&of_half) {
-                    *running = block.add(*running, chunk, sums.map(|four| four.part(b % 4)));
-                }
+        // Of all units, so that each set of columns is read once and needed no longer than it takes.
+        let blocks = [2 * c, 2 * c + 1]
+            .map(|b| units.iter().map(|unit| Block::new(multiply, unit, b)).collect::<Vec<_>>());
+        for (number, set) in columns.iter().enumerate() {
+            let chunk =
+                early.as_ref().map_or_else(|| chunk(c, set), |(chunks, ..)| chunks[c as usize].clone());
+            for (unit, block) in blocks.iter().flat_map(|blocks| blocks.iter().enumerate()) {
+                let sum = of_half[number].map(|four| four.part(block.b % 4));
+                running[unit][number] = block.add(running[unit][number], &chunk, sum);
             }
         }
     }
@@ -183,9 +182,9 @@ impl<'u, 'k> Block<'u, 'k> {
     }
 
     /// The running total with this block's products; `sum` is bs of the row where the format has f16 minima.
-    fn add(&self, running: Running<'k>, chunk: &[V<'k>], sum: Option<V<'k>>) -> Running<'k> {
-        let (k, multiply, first) = (self.multiply.k, self.multiply, self.b % 2 * 2);
-        let x: Vec<_> = chunk.iter().map(|four| k.vector([four.part(first), four.part(first + 1)])).collect();
+    fn add(&self, running: Running<'k>, chunk: &[[V<'k>; 2]], sum: Option<V<'k>>) -> Running<'k> {
+        let (k, multiply) = (self.multiply.k, self.multiply);
+        let x: Vec<_> = chunk.iter().map(|blocks| blocks[self.b as usize % 2]).collect();
         let zeros = [k.i32(0); 4];
         match running {
             Running::Floats(totals) => {

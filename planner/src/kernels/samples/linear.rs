@@ -86,12 +86,15 @@ pub fn tiled_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
 /// Samples of [`half_staged()`].
 pub fn half_staged_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     const ROWS: [usize; 4] = [17, 3, 33, 64];
-    const TUNINGS: [[u32; 3]; 3] = [[2, 1, 2], [1, 2, 1], [3, 1, 3]];
+    const TUNINGS: [([u32; 3], bool); 4] =
+        [([2, 1, 2], true), ([1, 2, 1], false), ([3, 1, 3], true), ([1, 1, 2], false)];
     let choices = choices(extent, ROWS.len(), TUNINGS.len() + 1);
     Box::new(choices.into_iter().map(move |[format, shape, rows, tuning, epilogue, device]| {
         let case = Case::new(format, shape, ROWS[rows], epilogue);
         let tuning = match TUNINGS.get(tuning) {
-            Some(&[warps, groups, tiles]) => HalfStaged { warps, groups, tiles, resident: 1 },
+            Some(&([warps, groups, tiles], columns)) => {
+                HalfStaged { warps, groups, tiles, columns, resident: 1 }
+            }
             None => HalfStaged::new(case.weights, case.x, &USED[0])
                 .unwrap_or_else(|| panic!("{:?} has room", USED[0])),
         };
