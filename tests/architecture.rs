@@ -7,8 +7,17 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LIBRARY_CRATES: &[&str] =
-    &["core", "planner", "cache", "gpu", "backend-cpu", "backend-cuda", "backend-vulkan", "devices", "engine"];
+const LIBRARY_CRATES: &[&str] = &[
+    "core",
+    "planner",
+    "cache",
+    "gpu",
+    "backend-cpu",
+    "backend-cuda",
+    "backend-vulkan",
+    "devices",
+    "engine",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -148,8 +157,10 @@ fn library_crates_never_end_the_process() {
 
 #[test]
 fn unsafe_code_stays_in_backends_and_tests() {
-    let found =
-        offending_lines(&["core", "planner", "cache", "devices", "engine"], &["unsafe {", "unsafe fn", "unsafe impl"]);
+    let found = offending_lines(
+        &["core", "planner", "cache", "devices", "engine"],
+        &["unsafe {", "unsafe fn", "unsafe impl"],
+    );
     assert!(found.is_empty(), "unsafe belongs to backends and the C ABI:\n{}", found.join("\n"));
 }
 

@@ -7,6 +7,8 @@
 
 use super::kernel::{Kernel, ObjectId, ParamId, Space};
 
+/// Most elements of an object: Vulkan takes indices as signed numbers of 32 bits (SPIR-V, `OpAccessChain`).
+pub const MAX_OBJECT_LEN: u32 = i32::MAX as u32;
 /// Buffers begin at multiples of this.
 pub const ALIGN_BYTES: u64 = 256;
 /// What lies between the end of a buffer and the next multiple of this may be read, and means nothing.

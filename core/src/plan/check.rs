@@ -69,7 +69,9 @@ impl Operands<'_> {
 
     fn q16(&self, id: BufferId) -> Check<(Rows, u32, u32)> {
         match self.kind(id)? {
-            (rows, BufferKind::Q16 { heads, head_len }) if heads > 0 && head_len > 0 => {
+            (rows, BufferKind::Q16 { heads, head_len })
+                if heads.checked_mul(head_len).is_some_and(|n| n > 0) =>
+            {
                 Ok((rows, heads, head_len))
             }
             other => Err(format!("buffer {} is {other:?}, but must be Q16", id.0)),
@@ -135,7 +137,9 @@ impl Operands<'_> {
 
     fn kv(&self, layer: KvLayerId) -> Check<(u32, u32)> {
         match self.plan.kv_layers.get(layer.index()) {
-            Some(kv) if kv.heads > 0 && kv.head_len > 0 => Ok((kv.heads, kv.head_len)),
+            Some(kv) if kv.heads.checked_mul(kv.head_len).is_some_and(|n| n > 0) => {
+                Ok((kv.heads, kv.head_len))
+            }
             other => Err(format!("KV layer {} is {other:?}", layer.0)),
         }
     }

@@ -27,6 +27,7 @@
 
 use super::LayoutError;
 use super::region::Region;
+use crate::kir::abi::MAX_OBJECT_LEN;
 use crate::numerics::a16::{A16Row, SUPERBLOCK};
 use crate::numerics::integer::join;
 
@@ -51,7 +52,9 @@ impl ActivationLayout {
         let padded = width.checked_next_multiple_of(SUPERBLOCK).ok_or(too_large)?;
         let words = rows.checked_next_multiple_of(TILE_ROWS).and_then(|rows| rows.checked_mul(padded / 2));
         match (words, u32::try_from(rows), u32::try_from(width)) {
-            (Some(words), Ok(rows), Ok(width)) if u32::try_from(words).is_ok() => Ok(Self { rows, width }),
+            (Some(words), Ok(rows), Ok(width)) if words <= MAX_OBJECT_LEN as usize => {
+                Ok(Self { rows, width })
+            }
             _ => Err(too_large),
         }
     }

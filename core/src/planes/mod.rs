@@ -18,6 +18,8 @@ pub mod weight;
 
 use weight::WeightFormat;
 
+use crate::kir::abi::MAX_OBJECT_LEN;
+
 /// Rows and widths that a layout cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
@@ -40,7 +42,10 @@ pub enum LayoutError {
         align: usize,
     },
     /// Kernels index with 32 bits.
-    #[error("{rows} rows of {width} elements need more places than 32 bits can number; split the matrix")]
+    #[error(
+        "{rows} rows of {width} elements have more than the {MAX_OBJECT_LEN} words that kernels number; a matrix has to be \
+         split, a batch to have fewer rows"
+    )]
     TooLarge {
         /// Rows.
         rows: usize,

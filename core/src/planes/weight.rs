@@ -13,6 +13,7 @@
 
 use super::LayoutError;
 use crate::format::blocks::{BlockFormat, IQ4_LEVELS, MXFP4_LEVELS};
+use crate::kir::abi::MAX_OBJECT_LEN;
 use crate::numerics::a16::SUPERBLOCK;
 
 /// Rows of a group.
@@ -162,7 +163,7 @@ impl WeightLayout {
         };
         let layout = Self { format, rows, width };
         let words = u64::from(layout.groups()) * u64::from(layout.group_len());
-        if words > u64::from(u32::MAX) { Err(too_large) } else { Ok(layout) }
+        if words > u64::from(MAX_OBJECT_LEN) { Err(too_large) } else { Ok(layout) }
     }
 
     /// Format.

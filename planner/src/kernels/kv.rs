@@ -45,8 +45,8 @@ impl KvLayout {
     }
 
     /// Words of a page.
-    pub fn page_len(self) -> u32 {
-        self.heads * self.block_len()
+    pub fn page_len(self) -> u64 {
+        u64::from(self.heads) * u64::from(self.block_len())
     }
 
     /// First word of the block of a page and head.

@@ -247,7 +247,10 @@ impl Reader<'_> {
                     return Ok(vec![Template::AttentionPrefill(attention, shape)]);
                 }
                 let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?);
-                return Ok(vec![Template::AttentionDecode(attention, rows * self.shape.groups), merge]);
+                return Ok(vec![
+                    Template::AttentionDecode(attention, rows.saturating_mul(self.shape.groups)),
+                    merge,
+                ]);
             }
             Op::Gate { activation, gate, out, quantized, .. } => {
                 Template::Gate(activation, self.width(gate), self.outputs(out, quantized)?)
@@ -307,7 +310,7 @@ impl Reader<'_> {
 }
 
 /// Whether an operation writes a buffer.
-fn writes(op: &Op, buffer: BufferId) -> bool {
+pub fn writes(op: &Op, buffer: BufferId) -> bool {
     let quantized = match *op {
         Op::RmsNorm { quantized, .. } | Op::Gate { quantized, .. } => quantized,
         _ => None,

@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 
-use unisonic_core::kir::abi::ALIGN_BYTES;
-use unisonic_core::launch::{Area, Place, Shape};
+use unisonic_core::kir::abi::{ALIGN_BYTES, MAX_OBJECT_LEN};
+use unisonic_core::launch::{Area, LowerError, Place, Shape};
 use unisonic_core::plan::{BufferId, BufferKind, Plan};
 use unisonic_core::planes::LayoutError;
 use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::region;
 
-use crate::kernels::of_plan::regions_read;
+use crate::kernels::of_plan::{regions_read, writes};
 
 /// What a part of the arena holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +46,16 @@ pub enum Region {
     Scales,
 }
 
-/// The regions of a buffer with `rows` rows and their lengths.
+/// The regions of a buffer with `rows` rows and their lengths, none of more words than a kernel can number.
 pub fn regions(kind: BufferKind, rows: u32) -> Result<Vec<(Region, u64)>, LayoutError> {
+    let width = match kind {
+        BufferKind::F32 { width } => u64::from(width),
+        BufferKind::A16 { .. } => 0,
+        BufferKind::Q16 { heads, head_len } => u64::from(heads) * u64::from(head_len),
+    };
+    if u64::from(rows).checked_mul(width).is_none_or(|words| words > u64::from(MAX_OBJECT_LEN)) {
+        return Err(LayoutError::TooLarge { rows: rows as usize, width: width as usize });
+    }
     Ok(match kind {
         BufferKind::F32 { width } => vec![(Region::Values, 4 * u64::from(rows) * u64::from(width))],
         BufferKind::A16 { width } => {
@@ -89,7 +97,7 @@ pub struct Arena {
 
 impl Arena {
     /// With the buffers of a plan, for the largest shape; of A16 buffers, the regions that weights read.
-    pub fn of_plan(plan: &Plan, largest: Shape) -> Result<Self, LayoutError> {
+    pub fn of_plan(plan: &Plan, largest: Shape) -> Result<Self, LowerError> {
         let mut arena = Self::default();
         for (id, buffer) in (0..).map(BufferId).zip(&plan.buffers) {
             let rows = largest.count(buffer.rows);
@@ -97,7 +105,11 @@ impl Arena {
                 continue;
             }
             let read = regions_read(plan, id, plan.steps.iter());
-            for (region, len_bytes) in regions(buffer.kind, rows)? {
+            let regions = regions(buffer.kind, rows).map_err(|fault| {
+                let writer = plan.steps.iter().find(|step| writes(&step.op, id));
+                LowerError(format!("`{}`: {fault}", writer.map_or("", |step| &step.label)))
+            })?;
+            for (region, len_bytes) in regions {
                 if !matches!(region, Region::A16(region) if !read.has(region)) {
                     arena.add(Part::Region(id, region), len_bytes);
                 }

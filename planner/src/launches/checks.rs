@@ -4,6 +4,7 @@
 //! cluster looks through a segment of a row; [`crate::kernels::found_flags`] does, and the host reads a word for each
 //! segment and row.
 
+use unisonic_core::kir::abi::MAX_OBJECT_LEN;
 use unisonic_core::launch::{Checked, Place};
 use unisonic_core::plan::Rows;
 
@@ -30,17 +31,19 @@ pub struct StepFlags {
 pub struct Checks {
     /// Ascending by step.
     pub steps: Vec<StepFlags>,
-    /// Words of all flags.
+    /// Words of all flags, which an object of a kernel has.
     pub len: u32,
 }
 
 impl Checks {
-    /// Adds a step with `words_a_row` words for each of `rows` rows. None if there are more words than can be numbered.
-    pub fn add(&mut self, step: u32, rows: Rows, count: u32, words_a_row: u32) -> Option<()> {
-        let len = words_a_row.checked_mul(count)?.checked_next_multiple_of(64)?;
+    /// Adds a step with `words_a_row` words for each of `count` rows. An error has the words of all flags, where they are more
+    /// than an object of a kernel has.
+    pub fn add(&mut self, step: u32, rows: Rows, count: u32, words_a_row: u32) -> Result<(), u64> {
+        let of_step = (u64::from(words_a_row) * u64::from(count)).next_multiple_of(64);
+        let len = u64::from(self.len) + of_step;
         self.steps.push(StepFlags { step, rows, words_a_row, first: self.len });
-        self.len = self.len.checked_add(len)?;
-        Some(())
+        self.len = u32::try_from(len).ok().filter(|&len| len <= MAX_OBJECT_LEN).ok_or(len)?;
+        Ok(())
     }
 
     /// The place of the flags of a step.
@@ -85,6 +88,6 @@ mod tests {
         assert_eq!(checks.table(), [0, 5, 5, 0, 64, 1100, 512, 1, 576, 1100, 512, 1, 1088, 1100, 76, 1]);
         let steps: Vec<u32> = checks.checked().iter().map(|checked| checked.step).collect();
         assert_eq!((steps, checks.len), (vec![2, 4, 4, 4], 64 + 2240));
-        assert_eq!(checks.add(5, Rows::All, u32::MAX, 2), None);
+        assert_eq!(checks.add(5, Rows::All, 1 << 30, 2), Err((1 << 31) + 64 + 2240));
     }
 }

@@ -1,9 +1,10 @@
 //! What a plan needs in device memory that never changes.
 
-use unisonic_core::launch::Image;
+use unisonic_core::launch::{Image, LowerError};
 use unisonic_core::plan::{Op, Plan, RopeTableId, WeightId};
 use unisonic_core::planes::LayoutError;
 
+use super::limits::check_len;
 use crate::kernels::of_plan::weight_layout;
 
 /// The images of a plan, each once, in the order of first use.
@@ -15,10 +16,21 @@ pub struct Images {
 
 impl Images {
     /// Of a plan whose positions lie below `positions`.
-    pub fn of_plan(plan: &Plan, positions: u32) -> Result<Self, LayoutError> {
+    pub fn of_plan(plan: &Plan, positions: u32) -> Result<Self, LowerError> {
         let mut images = Self::default();
         for step in &plan.steps {
-            images.add_step(plan, positions, &step.op)?;
+            let before = images.list.len();
+            let added = images.add_step(plan, positions, &step.op);
+            added.map_err(|fault| LowerError(format!("`{}`: {fault}", step.label)))?;
+            for image in &images.list[before..] {
+                let (what, remedy) = match image {
+                    Image::Rope { .. } => {
+                        (format!("{} positions", image.name(plan)), "run with fewer KV pages")
+                    }
+                    _ => (format!("the elements of {}", image.name(plan)), "split the tensor"),
+                };
+                check_len(&step.label, &what, image.len_bytes(plan).div_ceil(4), remedy)?;
+            }
         }
         Ok(images)
     }

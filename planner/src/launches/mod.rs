@@ -10,6 +10,7 @@ mod bind;
 mod checks;
 mod images;
 mod join;
+mod limits;
 mod switches;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use arena::{Arena, Part, Region, States, regions};
 use bind::Bind;
 use checks::{Checks, SEGMENT_WORDS};
 use images::Images;
+use limits::{FEWER_ROWS, check_len};
 pub use switches::{LAUNCH_PASSES, LaunchPass, LaunchPasses};
 
 /// Lowers plans with the templates of [`crate::kernels`].
@@ -84,18 +86,20 @@ impl LoweredPlan {
         let largest =
             Shape { rows: limits.max_rows.max(1), outputs: limits.max_outputs.min(limits.max_rows), groups };
 
-        let mut images = Images::of_plan(&plan, positions).map_err(error)?;
-        let mut arena = Arena::of_plan(&plan, largest).map_err(error)?;
+        let mut images = Images::of_plan(&plan, positions)?;
+        let mut arena = Arena::of_plan(&plan, largest)?;
+        limits::check(&plan, limits, pages, largest)?;
         arena.add_states(states(&plan, largest, &hardware)?);
         let checks = checks(&plan, largest, &hardware)?;
         arena.add(Part::Flags, 4 * u64::from(checks.len));
         let table = checks.table();
-        arena.add(Part::Found, 4 * (table.len() / SEGMENT_WORDS) as u64 * u64::from(largest.rows));
+        let found = (table.len() / SEGMENT_WORDS) as u64 * u64::from(largest.rows);
+        check_len("flags", "the range checks of all steps", found, FEWER_ROWS)?;
+        arena.add(Part::Found, 4 * found);
         images.add(Image::Words(table));
         let segments = images.list.len() as u32 - 1;
-        let page_len_bytes = |layer: &KvLayer| {
-            4 * u64::from(KvLayout { heads: layer.heads, head_len: layer.head_len }.page_len())
-        };
+        let page_len_bytes =
+            |layer: &KvLayer| 4 * KvLayout { heads: layer.heads, head_len: layer.head_len }.page_len();
         let memory = Memory {
             images: images.list.clone(),
             page_len_bytes: plan.kv_layers.iter().map(page_len_bytes).collect(),
@@ -126,7 +130,8 @@ impl LoweredPlan {
                 bind.place(name).ok_or_else(|| lacks(name))
             };
             let param = |param: &Param| bind.param(&param.name).ok_or_else(|| lacks(&param.name));
-            let too_many = || error(format_args!("`{}`: too many workgroups", label()));
+            let too_many =
+                || error(format_args!("`{}`: more than the {} workgroups of a launch", label(), i32::MAX));
             Ok(Launch {
                 step: bind.step,
                 kernel: index as u32,
@@ -220,7 +225,8 @@ fn workgroups(grid: Grid, rows: Rows, shape: Shape) -> Option<Workgroups> {
         Grid::Rows(each) => fixed(each.checked_mul(count)),
         Grid::Fixed(all) => fixed(Some(all)),
         Grid::RowGroups(each) => fixed(each.checked_mul(count).and_then(|all| all.checked_mul(shape.groups))),
-        Grid::Tiles(each) => Some(Workgroups::PerTile(rows, each)),
+        // There are at most as many tiles as rows.
+        Grid::Tiles(each) => fixed(each.checked_mul(count)).map(|_| Workgroups::PerTile(rows, each)),
     }
 }
 
@@ -241,7 +247,10 @@ fn states(plan: &Plan, largest: Shape, hardware: &Hardware) -> Result<States, Lo
                 let rows = shape.count(plan.rows_of(&step.op));
                 let count = u64::from(rows) * u64::from(heads) * u64::from(shape.groups);
                 let head_len = plan.kv_layers[layer.index()].head_len;
-                states = states.max(States { count, values: count * u64::from(head_len) });
+                let values = count.saturating_mul(u64::from(head_len));
+                let remedy = "run with fewer KV pages or fewer rows a batch";
+                check_len(&step.label, "the outputs of all groups of positions", values, remedy)?;
+                states = states.max(States { count, values });
             }
         }
     }
@@ -258,7 +267,8 @@ fn checks(plan: &Plan, largest: Shape, hardware: &Hardware) -> Result<Checks, Lo
         let rows = plan.rows_of(&step.op);
         for words in of_step.iter().map(|&index| words[index]).filter(|&words| words > 0) {
             let added = checks.add(number, rows, largest.count(rows), words);
-            added.ok_or_else(|| error("more flags of range contracts than can be numbered"))?;
+            let what = "the flags of range contracts up to this step";
+            added.or_else(|len| check_len(&step.label, what, len, FEWER_ROWS))?;
         }
     }
     Ok(checks)

@@ -1,10 +1,11 @@
 //! What backends rely on, over the plans of every architecture.
 
 use expect_test::expect;
-use unisonic_core::kir::abi::record_len_bytes;
+use unisonic_core::kir::abi::{MAX_OBJECT_LEN, record_len_bytes};
 use unisonic_core::launch::Area;
 
 use super::*;
+use crate::kernels::samples::Extent;
 use crate::models::samples;
 
 const LIMITS: Limits = Limits { kv_pages: 20, max_rows: 40, max_outputs: 3 };
@@ -113,4 +114,52 @@ fn launches_of_a_decode_step() {
         output: found_flags Fixed(2)
     "#]]
     .assert_eq(&listing(&samples::qwen2(), LaunchPasses::default(), shape));
+}
+
+/// Whatever limits ask for: an error, or objects and grids that 32 bits number. Nothing wraps, which tests would see.
+#[test]
+fn what_32_bits_do_not_number_is_an_error() {
+    let plan = Arc::new(samples::llama().plan());
+    let sizes = [1, 512, 1 << 16, 1 << 20, 1 << 23, 1 << 26, 1 << 30, u32::MAX];
+    let mut lowered = 0;
+    for [rows, pages, outputs] in Extent::Pairs.combinations([sizes.len(); 3]) {
+        let limits = Limits { kv_pages: sizes[pages], max_rows: sizes[rows], max_outputs: sizes[outputs] };
+        for hardware in [Hardware::SM_86, Hardware::LEAST] {
+            let Ok(found) = Lowering::default().lower(plan.clone(), limits, hardware) else { continue };
+            lowered += 1;
+            for launch in found.launches(found.memory().largest).into_iter().flat_map(|found| found.launches)
+            {
+                let words = launch.places.iter().map(|place| place.len_bytes / 4).max();
+                assert!(words <= Some(u64::from(MAX_OBJECT_LEN)), "{limits:?}: {launch:?}");
+            }
+        }
+    }
+    assert!(lowered > 4, "{lowered}");
+}
+
+/// The message has the step, what is too large, the limit, and what to do.
+#[test]
+fn what_is_too_large_is_named() {
+    let told = |kv_pages: u32, max_rows: u32, max_outputs: u32| {
+        let limits = Limits { kv_pages, max_rows, max_outputs };
+        match Lowering::default().lower(Arc::new(samples::llama().plan()), limits, Hardware::SM_86) {
+            Ok(_) => panic!("{limits:?} have room"),
+            Err(error) => error.to_string(),
+        }
+    };
+    // Rows of 256 values and more; logits of 259.
+    for (error, expected) in [
+        (told(1, 1 << 24, 1), ["`token_embd`", "16777216 rows of 256 elements"]),
+        (told(1, 1 << 22, 1), ["`blk.0.", "4194304 rows of 512 elements"]),
+    ] {
+        assert!(expected.iter().chain([&"2147483647"]).all(|part| error.contains(part)), "{error}");
+    }
+    // A page has 2 heads of 48*64 + 128 words.
+    let error = told(400_000, 1, 1);
+    for part in ["`blk.0.", "keys and values have 2560006400 words", "at most 335543 KV pages of 400000 fit"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+    let fits = Limits { kv_pages: 335_543, max_rows: 1, max_outputs: 1 };
+    assert!(Lowering::default().lower(Arc::new(samples::llama().plan()), fits, Hardware::SM_86).is_ok());
 }

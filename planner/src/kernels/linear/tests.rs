@@ -59,5 +59,5 @@ fn devices_get_the_form_that_suits_them() {
     assert_eq!([1, 2].map(form), [Form::Dot4, Form::Matrix]);
     let wide = Hardware { caps: Caps { subgroup: 128, ..Caps::NONE }, ..Hardware::LEAST };
     let tuning = SplitK::new(layout, x, &wide);
-    assert_eq!((tuning.form, tuning.warps, tuning.tiles), (Form::Dot4, 7, 2));
+    assert_eq!((tuning.form, tuning.warps, tuning.tiles), (Form::Dot4, 8, 2));
 }
