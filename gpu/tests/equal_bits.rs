@@ -236,7 +236,7 @@ fn switches_are_invisible() {
     let mut subsets: Vec<Vec<String>> = of_launches.iter().map(|name| vec![name.clone()]).collect();
     subsets.extend([of_launches, all.clone()]);
     let mut random = data::random(11);
-    subsets.extend((0..6).map(|_| all.iter().filter(|_| random() % 2 == 0).cloned().collect()));
+    subsets.extend((0..6).map(|_| all.iter().filter(|_| random().is_multiple_of(2)).cloned().collect()));
     let samples = [samples::qwen2(), samples::gemma3(), samples::llama()];
     for (number, off) in subsets.iter().enumerate() {
         let sample = &samples[number % samples.len()];

@@ -13,7 +13,7 @@ use unisonic_core::kir::abi::addressed;
 use unisonic_core::launch::{Area, Hardware, Launches, Lower, Shape};
 use unisonic_core::plan::{Limits, Plan};
 use unisonic_gpu::hazards::{Access, Hazards};
-use unisonic_planner::launches::Lowering;
+use unisonic_planner::launches::{LaunchPasses, Lowering};
 // The samples plan themselves with these.
 use unisonic_planner::{PlanOptions, plan};
 
@@ -52,7 +52,9 @@ fn products_of_one_input_run_side_by_side() {
     for sample in samples::all() {
         let plan = Arc::new(sample.plan());
         let limits = Limits { kv_pages: 4, max_rows: 4, max_outputs: 1 };
-        let lowered = Lowering::default().lower(plan.clone(), limits, Hardware::SM_86).unwrap();
+        // Else they are one launch.
+        let lowering = Lowering { passes: LaunchPasses { join: false, ..LaunchPasses::default() } };
+        let lowered = lowering.lower(plan.clone(), limits, Hardware::SM_86).unwrap();
         let launches = lowered.launches(Shape { rows: 1, outputs: 1, groups: 1 }).unwrap();
         let groups = groups(&plan, &launches);
         let together = |labels: &[&str]| {

@@ -49,6 +49,7 @@ families! {
     attention_decode,
     attention_merge,
     attention_prefill,
+    joined,
 }
 
 fn extent() -> Extent {

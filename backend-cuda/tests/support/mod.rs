@@ -8,7 +8,9 @@ pub mod ptxas;
 use std::path::{Path, PathBuf};
 
 use unisonic_core::format::blocks::BlockFormat;
+use unisonic_core::kir::abi::addressed;
 use unisonic_core::kir::cases;
+use unisonic_core::kir::join::{Segment, join};
 use unisonic_core::kir::legal::{is_legal, legalize};
 use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::{Kernel, parse, verify};
@@ -85,7 +87,34 @@ pub fn templates() -> Vec<(String, Kernel)> {
         ("attention_merge".to_owned(), Template::AttentionMerge(attention, f32)),
         ("attention_prefill".to_owned(), prefill),
     ]);
-    templates.into_iter().map(|(name, template)| (name, template.kernel(&Hardware::SM_86).kernel)).collect()
+    let kernel = |template: Template| template.kernel(&Hardware::SM_86).kernel;
+    let matrices = |formats: &[BlockFormat], rows: usize| {
+        formats.iter().map(|&format| kernel(linear(WeightFormat::Block(format), rows))).collect()
+    };
+    let heads = [Template::WriteKv(WriteKv { layout, norm_eps: None, rope }), Template::PrepareQuery(query)];
+    use BlockFormat::{Q4_K, Q6_K};
+    let joined: [(&str, Vec<Kernel>); 6] = [
+        ("linear Q4_K Q4_K Q6_K 1", matrices(&[Q4_K, Q4_K, Q6_K], 1)),
+        ("linear Q4_K Q4_K 1", matrices(&[Q4_K; 2], 1)),
+        ("linear Q4_K Q4_K 4", matrices(&[Q4_K; 2], 4)),
+        ("linear Q4_K Q4_K Q6_K 16", matrices(&[Q4_K, Q4_K, Q6_K], 16)),
+        ("linear Q4_K Q4_K Q6_K 64", matrices(&[Q4_K, Q4_K, Q6_K], 64)),
+        ("write_kv prepare_query", heads.map(kernel).to_vec()),
+    ];
+    let alone = templates.into_iter().map(|(name, template)| (name, kernel(template)));
+    let joined = joined.map(|(name, kernels)| (format!("joined {name}"), side_by_side(&kernels)));
+    alone.chain(joined).collect()
+}
+
+/// Kernels in one launch, on buffers of their own.
+fn side_by_side(kernels: &[Kernel]) -> Kernel {
+    let buffers: Vec<Vec<u32>> = (0..)
+        .zip(kernels)
+        .map(|(number, kernel)| (0..addressed(kernel).count() as u32).map(|i| 100 * number + i).collect())
+        .collect();
+    let segments =
+        kernels.iter().zip(&buffers).map(|(kernel, buffers)| Segment { kernel, workgroups: 10, buffers });
+    join(&segments.collect::<Vec<_>>()).kernel
 }
 
 /// A linear layer as wide as the model.

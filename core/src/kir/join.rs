@@ -10,33 +10,45 @@ use super::kernel::{
     Attr, Block, Carried, Inst, Kernel, Object, ObjectId, Param, ParamId, Space, Stmt, Value,
 };
 use super::op::Op;
-use super::types::{Scalar, Type};
+use super::types::Scalar;
 
-/// A kernel and how many workgroups it is launched with.
+/// A kernel and how it is launched.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
     /// Its workgroups, at least one.
     pub workgroups: u32,
+    /// For each object that is not shared, a number of the buffer that it is, the same for equal ones.
+    pub buffers: &'a [u32],
+}
+
+/// A kernel that was joined.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joined {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// For each object that is not shared, the number of its buffer.
+    pub buffers: Vec<u32>,
 }
 
 /// A kernel that does what all segments do, launched with the sum of their workgroups: those of the first segment first.
 ///
-/// Its parameters and its objects that are not shared are those of the first segment, then those of the next, so that the
-/// record of a launch is made of the segments' records. Shared memory of one element type is overlaid, because a workgroup is
-/// in one segment only. As many workgroups should be resident as the most demanding segment asks for.
+/// Its parameters are those of the first segment, then those of the next, and so are its objects that are not shared; but
+/// objects that are only read, and are the same buffer and of the same type, are one. Shared memory of one element type is
+/// overlaid, because a workgroup is in one segment only. As many workgroups should be resident as the most demanding segment
+/// asks for.
 ///
 /// # Panics
-/// If there are no segments, or their workgroups differ in size.
-pub fn join(segments: &[Segment<'_>]) -> Kernel {
+/// If there are no segments, if their workgroups differ in size, or if one has not as many buffers as objects.
+pub fn join(segments: &[Segment<'_>]) -> Joined {
     let first = segments.first().unwrap_or_else(|| panic!("nothing to join"));
     let workgroup = first.kernel.workgroup;
     assert!(
         segments.iter().all(|segment| segment.kernel.workgroup == workgroup),
         "sizes of workgroups differ"
     );
-    let mut joined = Kernel {
+    let kernel = Kernel {
         name: name(segments),
         workgroup,
         resident: segments.iter().filter_map(|segment| segment.kernel.resident).min(),
@@ -45,14 +57,13 @@ pub fn join(segments: &[Segment<'_>]) -> Kernel {
         types: vec![],
         body: Block::default(),
     };
-    let group = define(&mut joined.types, Scalar::U32);
+    let mut joiner = Joiner { kernel, buffers: vec![], taken_by: vec![] };
+    let group = joiner.define(Scalar::U32);
     let is_group = Inst { op: Op::GroupId, attr: Attr::None, operands: vec![], result: Some(group) };
-    let mut shared = vec![];
-    let mut body =
-        chain(&mut joined, &mut shared, segments, Start { group, first: None, number: 0, before: 0 });
+    let mut body = joiner.chain(segments, Start { group, first: None, number: 0, before: 0 });
     body.stmts.insert(0, Stmt::Inst(is_group));
-    joined.body = body;
-    joined
+    let Joiner { kernel, buffers, .. } = joiner;
+    Joined { kernel: Kernel { body, ..kernel }, buffers: buffers.into_iter().flatten().collect() }
 }
 
 /// The names of the segments, each once if they are the same.
@@ -63,11 +74,6 @@ fn name(segments: &[Segment<'_>]) -> String {
         [one] => format!("{one}_x{}", segments.len()),
         _ => names.join("_and_"),
     }
-}
-
-fn define(types: &mut Vec<Type>, scalar: Scalar) -> Value {
-    types.push(scalar.into());
-    Value(types.len() as u32 - 1)
 }
 
 /// Where the first of the segments that are left begins.
@@ -83,75 +89,102 @@ struct Start {
     before: u32,
 }
 
-/// `if group < end { the first segment } else { the others }`.
-fn chain(joined: &mut Kernel, shared: &mut Vec<Shared>, segments: &[Segment<'_>], start: Start) -> Block {
-    let [segment, others @ ..] = segments else { return Block::default() };
-    if others.is_empty() {
-        return copy(joined, shared, segment.kernel, start);
+struct Joiner {
+    kernel: Kernel,
+    /// Of each object, the number of its buffer; none of shared ones.
+    buffers: Vec<Option<u32>>,
+    /// Of each object, the segment that used it last.
+    taken_by: Vec<usize>,
+}
+
+impl Joiner {
+    fn define(&mut self, scalar: Scalar) -> Value {
+        self.kernel.types.push(scalar.into());
+        Value(self.kernel.types.len() as u32 - 1)
     }
-    let before = start.before + segment.workgroups;
-    let (end, is_in) = (define(&mut joined.types, Scalar::U32), define(&mut joined.types, Scalar::Bool));
-    let inst = |op, attr, operands, result| Stmt::Inst(Inst { op, attr, operands, result: Some(result) });
-    let then = copy(joined, shared, segment.kernel, start);
-    let after = Start { first: Some(end), number: start.number + 1, before, ..start };
-    let otherwise = chain(joined, shared, others, after);
-    let stmts = vec![
-        inst(Op::Const, Attr::Word(before), vec![], end),
-        inst(Op::ILt, Attr::None, vec![start.group, end], is_in),
-        Stmt::If { condition: is_in, then, otherwise, results: vec![] },
-    ];
-    Block { stmts, yields: vec![] }
-}
 
-/// An object in shared memory, and the segment that used it last.
-struct Shared {
-    id: ObjectId,
-    taken_by: usize,
-}
-
-/// The body of a segment, its values, objects and parameters behind those that are there.
-fn copy(joined: &mut Kernel, shared: &mut Vec<Shared>, kernel: &Kernel, start: Start) -> Block {
-    let values = joined.types.len() as u32;
-    joined.types.extend(&kernel.types);
-    let params = joined.params.len() as u32;
-    let of_segment = |name: &str| format!("{name}_{}", start.number);
-    joined
-        .params
-        .extend(kernel.params.iter().map(|param| Param { name: of_segment(&param.name), ..param.clone() }));
-    let objects = kernel.objects.iter().map(|object| match object.space {
-        Space::Shared { len } => overlay(&mut joined.objects, shared, object.elem, len, start.number),
-        _ => {
-            joined.objects.push(Object { name: of_segment(&object.name), ..object.clone() });
-            ObjectId(joined.objects.len() as u32 - 1)
+    /// `if group < end { the first segment } else { the others }`.
+    fn chain(&mut self, segments: &[Segment<'_>], start: Start) -> Block {
+        let [segment, others @ ..] = segments else { return Block::default() };
+        if others.is_empty() {
+            return self.copy(segment, start);
         }
-    });
-    let objects = objects.collect();
-    Copy { values, params, objects, start }.block(&kernel.body)
-}
-
-/// A shared object of at least `len` elements that this segment does not use yet.
-fn overlay(
-    objects: &mut Vec<Object>,
-    shared: &mut Vec<Shared>,
-    elem: Scalar,
-    len: u32,
-    segment: usize,
-) -> ObjectId {
-    let is_free =
-        |shared: &&mut Shared| shared.taken_by != segment && objects[shared.id.index()].elem == elem;
-    if let Some(found) = shared.iter_mut().find(is_free) {
-        found.taken_by = segment;
-        if let Space::Shared { len: longest } = &mut objects[found.id.index()].space {
-            *longest = len.max(*longest);
-        }
-        return found.id;
+        let before = start.before + segment.workgroups;
+        let (end, is_in) = (self.define(Scalar::U32), self.define(Scalar::Bool));
+        let then = self.copy(segment, start);
+        let after = Start { first: Some(end), number: start.number + 1, before, ..start };
+        let otherwise = self.chain(others, after);
+        let inst = |op, attr, operands, result| Stmt::Inst(Inst { op, attr, operands, result: Some(result) });
+        let stmts = vec![
+            inst(Op::Const, Attr::Word(before), vec![], end),
+            inst(Op::ILt, Attr::None, vec![start.group, end], is_in),
+            Stmt::If { condition: is_in, then, otherwise, results: vec![] },
+        ];
+        Block { stmts, yields: vec![] }
     }
-    // No segment's name: those end in a number.
-    let name = format!("shared_{}_{}", shared.len(), elem.name());
-    objects.push(Object { name, elem, space: Space::Shared { len } });
-    let id = ObjectId(objects.len() as u32 - 1);
-    shared.push(Shared { id, taken_by: segment });
-    id
+
+    /// The body of a segment, its values, objects and parameters behind those that are there.
+    fn copy(&mut self, segment: &Segment<'_>, start: Start) -> Block {
+        let of = segment.kernel;
+        let (values, params) = (self.kernel.types.len() as u32, self.kernel.params.len() as u32);
+        self.kernel.types.extend(&of.types);
+        let name = |name: &str| format!("{name}_{}", start.number);
+        self.kernel
+            .params
+            .extend(of.params.iter().map(|param| Param { name: name(&param.name), ..param.clone() }));
+        let mut buffers = segment.buffers.iter().copied();
+        let objects = of.objects.iter().map(|object| match object.space {
+            Space::Shared { len } => self.overlay(object.elem, len, start.number),
+            _ => {
+                let buffer = buffers.next().unwrap_or_else(|| panic!("no buffer for `{}`", object.name));
+                self.object(Object { name: name(&object.name), ..object.clone() }, buffer)
+            }
+        });
+        let objects = objects.collect();
+        assert!(buffers.next().is_none(), "more buffers than objects");
+        Copy { values, params, objects, start }.block(&of.body)
+    }
+
+    fn add(&mut self, object: Object, buffer: Option<u32>, segment: usize) -> ObjectId {
+        self.kernel.objects.push(object);
+        self.buffers.push(buffer);
+        self.taken_by.push(segment);
+        ObjectId(self.kernel.objects.len() as u32 - 1)
+    }
+
+    fn find(&self, is_it: impl Fn(usize, &Object) -> bool) -> Option<ObjectId> {
+        let mut numbered = self.kernel.objects.iter().enumerate();
+        numbered.find(|&(number, object)| is_it(number, object)).map(|(number, _)| ObjectId(number as u32))
+    }
+
+    /// An object that is a buffer.
+    fn object(&mut self, object: Object, buffer: u32) -> ObjectId {
+        let is_same = |number: usize, other: &Object| {
+            self.buffers[number] == Some(buffer)
+                && [object.space, other.space] == [Space::Read; 2]
+                && object.elem == other.elem
+        };
+        self.find(is_same).unwrap_or_else(|| self.add(object, Some(buffer), 0))
+    }
+
+    /// A shared object of at least `len` elements that this segment does not use yet.
+    fn overlay(&mut self, elem: Scalar, len: u32, segment: usize) -> ObjectId {
+        let is_free = |number: usize, other: &Object| {
+            self.taken_by[number] != segment
+                && matches!(other.space, Space::Shared { .. })
+                && other.elem == elem
+        };
+        if let Some(found) = self.find(is_free) {
+            self.taken_by[found.index()] = segment;
+            if let Space::Shared { len: longest } = &mut self.kernel.objects[found.index()].space {
+                *longest = len.max(*longest);
+            }
+            return found;
+        }
+        // No segment's name: those end in a number.
+        let name = format!("shared_{}_{}", self.kernel.objects.len(), elem.name());
+        self.add(Object { name, elem, space: Space::Shared { len } }, None, segment)
+    }
 }
 
 /// Where the numbers of a segment begin.

@@ -1,5 +1,6 @@
 //! Joined kernels do what their segments did.
 
+use super::super::abi::addressed;
 use super::super::build::{Build, kernel};
 use super::super::interp::{Launch, run};
 use super::super::legal::{Caps, legalize};
@@ -43,9 +44,11 @@ fn segments_run_as_they_did_alone() {
         ],
         fuel: u64::MAX,
     };
-    let segments: Vec<Segment<'_>> =
-        kernels.iter().zip(workgroups).map(|(kernel, workgroups)| Segment { kernel, workgroups }).collect();
-    let joined = join(&segments);
+    let buffers = [[0, 1], [2, 3], [4, 5]];
+    let segments =
+        [0, 1, 2].map(|i| Segment { kernel: &kernels[i], workgroups: workgroups[i], buffers: &buffers[i] });
+    let Joined { kernel: joined, buffers } = join(&segments);
+    assert_eq!(buffers, [0, 1, 2, 3, 4, 5]);
     assert_eq!(verify(&joined), [], "{joined}");
     assert_eq!(parse(&joined.to_string()).as_ref(), Ok(&joined));
     assert_eq!((&joined.name[..], joined.resident), ("one_and_other", Some(2)));
@@ -75,6 +78,25 @@ fn segments_run_as_they_did_alone() {
     assert!(run(&joined, &mut together).is_err());
 }
 
+/// What is only read is there once, if it is of one type.
+#[test]
+fn equal_buffers_are_one_object() {
+    let reads = |elem: Scalar| {
+        kernel("reads", 32, |k| {
+            let (x, y) = (k.read("x", elem), k.read_write("y", Scalar::U32));
+            y.store(k.local_id(), x.load(k.local_id()).cast(Scalar::U32) + y.load(k.local_id()));
+        })
+    };
+    let kernels = [Scalar::U32, Scalar::U32, Scalar::F32].map(reads);
+    let all = [[7, 1], [7, 1], [7, 2]];
+    let segments = [0, 1, 2].map(|i| Segment { kernel: &kernels[i], workgroups: 1, buffers: &all[i] });
+    let Joined { kernel, buffers } = join(&segments);
+    assert_eq!(verify(&kernel), [], "{kernel}");
+    assert_eq!(buffers, [7, 1, 1, 7, 2]);
+    let names: Vec<&str> = kernel.objects.iter().map(|object| &object.name[..]).collect();
+    assert_eq!(names, ["x_0", "y_0", "y_1", "x_2", "y_2"]);
+}
+
 /// Every operation, as it stands in random kernels.
 #[test]
 fn random_kernels_stay_valid() {
@@ -82,7 +104,11 @@ fn random_kernels_stay_valid() {
     for seed in 0..40 {
         let kernels = [seed, seed + 100].map(|seed| super::super::random::random_kernel(seed, 30).0);
         if kernels[0].workgroup == kernels[1].workgroup {
-            let joined = join(&kernels.each_ref().map(|kernel| Segment { kernel, workgroups: 2 }));
+            let buffers: [Vec<u32>; 2] =
+                kernels.each_ref().map(|kernel| (0..addressed(kernel).count() as u32).collect());
+            let segments =
+                [0, 1].map(|i| Segment { kernel: &kernels[i], workgroups: 2, buffers: &buffers[i] });
+            let joined = join(&segments).kernel;
             assert_eq!(verify(&joined), [], "{joined}");
             count += 1;
         }
@@ -94,5 +120,5 @@ fn random_kernels_stay_valid() {
 #[should_panic(expected = "sizes of workgroups differ")]
 fn workgroups_of_unlike_size_are_a_bug() {
     let [a, b] = [32, 64].map(|workgroup| kernel("k", workgroup, |_| {}));
-    join(&[Segment { kernel: &a, workgroups: 1 }, Segment { kernel: &b, workgroups: 1 }]);
+    join(&[&a, &b].map(|kernel| Segment { kernel, workgroups: 1, buffers: &[] }));
 }

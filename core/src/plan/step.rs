@@ -181,6 +181,24 @@ pub enum Op {
 }
 
 impl Op {
+    /// The buffers that the operation reads.
+    pub fn operands(&self) -> Vec<BufferId> {
+        match *self {
+            Op::Embed { .. } => vec![],
+            Op::RmsNorm { x, add, .. } | Op::Linear { x, add, .. } => [x].into_iter().chain(add).collect(),
+            Op::WriteKv { k, v, .. } => vec![k, v],
+            Op::Gate { gate, up, .. } => vec![gate, up],
+            Op::Add { a, b, .. } => vec![a, b],
+            Op::Quantize { x, .. }
+            | Op::HeadNorm { x, .. }
+            | Op::Rope { x, .. }
+            | Op::PrepareQuery { q: x, .. }
+            | Op::Attention { q: x, .. }
+            | Op::SelectOutputs { x, .. }
+            | Op::SoftCap { x, .. } => vec![x],
+        }
+    }
+
     /// A buffer that the operation writes; none where it writes a KV cache.
     pub fn result(&self) -> Option<BufferId> {
         match *self {

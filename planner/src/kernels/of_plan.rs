@@ -117,6 +117,27 @@ pub struct PlanTemplates {
     pub of_step: Vec<Vec<usize>>,
 }
 
+impl PlanTemplates {
+    /// The index of a template, which is added if it is new.
+    pub fn number(&mut self, template: Template) -> usize {
+        let known = self.templates.iter().position(|other| *other == template);
+        known.unwrap_or_else(|| {
+            self.templates.push(template);
+            self.templates.len() - 1
+        })
+    }
+
+    /// Leaves the templates of steps, in the order of first use.
+    pub fn drop_unused(&mut self) {
+        let all = std::mem::take(&mut self.templates);
+        let mut of_step = std::mem::take(&mut self.of_step);
+        for number in of_step.iter_mut().flatten() {
+            *number = self.number(all[*number]);
+        }
+        self.of_step = of_step;
+    }
+}
+
 /// The templates that a plan needs for batches of a shape on a device; none for steps that compute no rows.
 pub fn plan_templates(
     plan: &Plan,
@@ -130,14 +151,8 @@ pub fn plan_templates(
             continue;
         }
         let reader = Reader { plan, shape, hardware, later: &plan.steps[number + 1..], label: &step.label };
-        let mut of_step = vec![];
-        for template in reader.templates(&step.op)? {
-            let known = found.templates.iter().position(|other| *other == template);
-            of_step.push(known.unwrap_or_else(|| {
-                found.templates.push(template);
-                found.templates.len() - 1
-            }));
-        }
+        let of_step = reader.templates(&step.op)?;
+        let of_step = of_step.into_iter().map(|template| found.number(template)).collect();
         found.of_step.push(of_step);
     }
     Ok(found)

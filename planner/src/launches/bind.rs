@@ -79,6 +79,10 @@ impl Bind<'_> {
             (Op::PrepareQuery { out, .. }, _) => self.region(*out, query_region(name)?),
             (Op::Attention { q, .. }, "high" | "low" | "scales") => self.region(*q, query_region(name)?),
             (Op::Attention { .. }, _) if name != "out" => self.lowered.arena.place(states_part(name)?),
+            // Where the step is the end of an attention, too.
+            (Op::Quantize { .. }, "group_maxima" | "group_sums" | "group_outputs") => {
+                self.lowered.arena.place(states_part(name)?)
+            }
             (Op::Gate { gate, .. }, "gate") => values(*gate),
             (Op::Gate { up, .. }, "up") => values(*up),
             (Op::Add { a, .. }, "a") => values(*a),

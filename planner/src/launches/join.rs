@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use unisonic_core::kir::Kernel;
 use unisonic_core::kir::abi::addressed;
-use unisonic_core::kir::join::{Segment, join};
+use unisonic_core::kir::join::{Joined, Segment, join};
 use unisonic_core::launch::{Hardware, Launch, Place, Workgroups};
 
 use crate::kernels::misfit;
@@ -36,8 +36,18 @@ pub fn join_launches(kernels: &mut Vec<Kernel>, launches: &mut Vec<Launch>, hard
 struct Joiner<'a> {
     kernels: &'a mut Vec<Kernel>,
     hardware: &'a Hardware,
-    /// Joined kernels by what they were made of: kernels and how many workgroups of each. None where a device has no room.
-    known: HashMap<Vec<(u32, u32)>, Option<u32>>,
+    /// Joined kernels and their buffers by what they were made of; none where a device has no room.
+    known: HashMap<Vec<Part>, Option<(u32, Vec<u32>)>>,
+}
+
+/// A part of a joined kernel.
+#[derive(PartialEq, Eq, Hash)]
+struct Part {
+    /// Which kernel.
+    kernel: u32,
+    workgroups: u32,
+    /// Places in the order in which the joined launch first has them.
+    buffers: Vec<u32>,
 }
 
 impl Joiner<'_> {
@@ -84,34 +94,48 @@ impl Joiner<'_> {
 
     /// One launch of several that are independent; none where the device has no room for it.
     fn join(&mut self, launches: &[Launch]) -> Option<Launch> {
-        let of_launch = |launch: &Launch| Some((launch.kernel, fixed(launch)?));
-        let segments: Vec<(u32, u32)> = launches.iter().map(of_launch).collect::<Option<_>>()?;
-        let workgroups = segments.iter().try_fold(0_u32, |sum, &(_, count)| sum.checked_add(count))?;
+        let mut places: Vec<Place> = vec![];
+        let mut number = |place: &Place| {
+            let known = places.iter().position(|other| other == place);
+            known.unwrap_or_else(|| {
+                places.push(*place);
+                places.len() - 1
+            }) as u32
+        };
+        let of_launch = |launch: &Launch| {
+            let buffers = launch.places.iter().map(&mut number).collect();
+            Some(Part { kernel: launch.kernel, workgroups: fixed(launch)?, buffers })
+        };
+        let parts: Vec<Part> = launches.iter().map(of_launch).collect::<Option<_>>()?;
+        let workgroups = parts.iter().try_fold(0_u32, |sum, part| sum.checked_add(part.workgroups))?;
         i32::try_from(workgroups).ok()?;
+        let (kernel, buffers) = self.kernel(parts)?;
         Some(Launch {
             step: launches[0].step,
-            kernel: self.kernel(segments)?,
-            places: launches.iter().flat_map(|launch| &launch.places).copied().collect(),
+            kernel,
+            places: buffers.into_iter().map(|buffer| places[buffer as usize]).collect(),
             params: launches.iter().flat_map(|launch| &launch.params).copied().collect(),
             workgroups: Workgroups::Fixed(workgroups),
         })
     }
 
-    fn kernel(&mut self, segments: Vec<(u32, u32)>) -> Option<u32> {
-        if let Some(&known) = self.known.get(&segments) {
-            return known;
+    /// The kernel of some parts, and its buffers.
+    fn kernel(&mut self, parts: Vec<Part>) -> Option<(u32, Vec<u32>)> {
+        if let Some(known) = self.known.get(&parts) {
+            return known.clone();
         }
-        let segment = |&(kernel, workgroups): &(u32, u32)| Segment {
-            kernel: &self.kernels[kernel as usize],
-            workgroups,
-        };
-        let kernel = join(&segments.iter().map(segment).collect::<Vec<_>>());
-        let number = misfit(&kernel, self.hardware).is_none().then(|| {
-            self.kernels.push(kernel);
-            self.kernels.len() as u32 - 1
+        let segments = parts.iter().map(|part| Segment {
+            kernel: &self.kernels[part.kernel as usize],
+            workgroups: part.workgroups,
+            buffers: &part.buffers,
         });
-        self.known.insert(segments, number);
-        number
+        let Joined { kernel, buffers } = join(&segments.collect::<Vec<_>>());
+        let made = misfit(&kernel, self.hardware).is_none().then(|| {
+            self.kernels.push(kernel);
+            (self.kernels.len() as u32 - 1, buffers)
+        });
+        self.known.insert(parts, made.clone());
+        made
     }
 }
 

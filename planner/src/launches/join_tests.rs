@@ -43,7 +43,7 @@ fn joined(launches: &[Launch]) -> Vec<usize> {
             let kernel = &kernels[launch.kernel as usize];
             assert_eq!(verify(kernel), []);
             assert_eq!(addressed(kernel).count(), launch.places.len());
-            launch.places.len() / 2
+            kernel.objects.iter().filter(|object| object.space.is_writable()).count()
         })
         .collect()
 }
@@ -51,6 +51,11 @@ fn joined(launches: &[Launch]) -> Vec<usize> {
 #[test]
 fn launches_that_touch_nothing_of_each_other_are_joined() {
     assert_eq!(joined(&[launch(0, 0, 1), launch(1, 0, 2), launch(0, 0, 3)]), [3]);
+    // What they read is there once.
+    let mut kernels = vec![copies(64)];
+    let mut launches = vec![launch(0, 5, 1), launch(0, 5, 2), launch(0, 6, 3)];
+    join_launches(&mut kernels, &mut launches, &Hardware::SM_86);
+    assert_eq!(launches[0].places, [5, 1, 2, 6, 3].map(|number| place(256 * number)));
     // Of each what it writes is read by the next, or the other way round, or written too.
     assert_eq!(joined(&[launch(0, 0, 1), launch(0, 1, 2)]), [1, 1]);
     assert_eq!(joined(&[launch(0, 0, 1), launch(0, 2, 0)]), [1, 1]);
@@ -91,13 +96,12 @@ fn launches_of_unknown_or_great_size_stay_alone() {
 #[test]
 fn equal_joins_share_a_kernel() {
     let mut kernels = vec![copies(64)];
-    let mut launches: Vec<Launch> = (0..3)
-        .flat_map(|layer| [launch(0, 9 + layer, 2 * layer), launch(0, 9 + layer, 2 * layer + 1)])
+    // Each layer reads what the one before it wrote; the last reads two places.
+    let reads = [[9, 9], [1, 1], [3, 3], [5, 9]];
+    let mut launches: Vec<Launch> = (0..)
+        .zip(reads)
+        .flat_map(|(layer, [a, b])| [launch(0, a, 2 * layer), launch(0, b, 2 * layer + 1)])
         .collect();
-    // Each layer reads what the one before it wrote.
-    for layer in 1..3 {
-        launches[2 * layer].places[0] = launches[2 * layer - 1].places[1];
-    }
     join_launches(&mut kernels, &mut launches, &Hardware::SM_86);
-    assert_eq!((launches.len(), kernels.len(), &kernels[0].name[..]), (3, 1, "copies_x2"));
+    assert_eq!((launches.len(), kernels.len(), &kernels[0].name[..]), (4, 2, "copies_x2"));
 }

@@ -3,7 +3,7 @@
 //!
 //! Start reading at [`Lowering`]. `images.rs` has what never changes, `arena.rs` where activations lie, `checks.rs` the
 //! flags of range contracts, `bind.rs` which place an object of a kernel is; `switches.rs` lists the passes that make fewer
-//! launches, of which `join.rs` is one.
+//! launches: `merge_quantize.rs`, `join.rs`.
 
 mod arena;
 mod bind;
@@ -11,6 +11,7 @@ mod checks;
 mod images;
 mod join;
 mod limits;
+mod merge_quantize;
 mod switches;
 
 use std::sync::Arc;
@@ -89,8 +90,9 @@ impl LoweredPlan {
         let mut images = Images::of_plan(&plan, positions)?;
         let mut arena = Arena::of_plan(&plan, largest)?;
         limits::check(&plan, limits, pages, largest)?;
-        arena.add_states(states(&plan, largest, &hardware)?);
-        let checks = checks(&plan, largest, &hardware)?;
+        let templates = |shape| templates(&plan, shape, &hardware, passes);
+        arena.add_states(states(&plan, largest, templates)?);
+        let checks = checks(&plan, largest, &hardware, templates)?;
         arena.add(Part::Flags, 4 * u64::from(checks.len));
         let table = checks.table();
         let found = (table.len() / SEGMENT_WORDS) as u64 * u64::from(largest.rows);
@@ -170,8 +172,7 @@ impl Lowered for LoweredPlan {
         if !self.memory.largest.holds(shape) || shape.rows == 0 || shape.groups == 0 {
             return Err(error(format_args!("{shape:?} is not within {:?}", self.memory.largest)));
         }
-        let PlanTemplates { templates, of_step } =
-            plan_templates(&self.plan, shape, &self.hardware).map_err(error)?;
+        let PlanTemplates { templates, of_step } = templates(&self.plan, shape, &self.hardware, self.passes)?;
         let kernels: Vec<GridKernel> =
             templates.iter().map(|template| template.kernel(&self.hardware)).collect();
         let rows_a_tile = templates.iter().filter_map(Template::rows_a_tile).min();
@@ -216,6 +217,20 @@ impl LoweredPlan {
     }
 }
 
+/// The templates of a plan for a shape.
+fn templates(
+    plan: &Plan,
+    shape: Shape,
+    hardware: &Hardware,
+    passes: LaunchPasses,
+) -> Result<PlanTemplates, LowerError> {
+    let mut found = plan_templates(plan, shape, hardware).map_err(error)?;
+    if passes.merge_quantize {
+        merge_quantize::quantize_in_merge(plan, &mut found);
+    }
+    Ok(found)
+}
+
 /// Workgroups of a grid; none if there are more than 2^31 - 1.
 fn workgroups(grid: Grid, rows: Rows, shape: Shape) -> Option<Workgroups> {
     let count = shape.count(rows);
@@ -231,12 +246,16 @@ fn workgroups(grid: Grid, rows: Rows, shape: Shape) -> Option<Workgroups> {
 }
 
 /// The states that the largest shapes need which make some.
-fn states(plan: &Plan, largest: Shape, hardware: &Hardware) -> Result<States, LowerError> {
+fn states(
+    plan: &Plan,
+    largest: Shape,
+    templates: impl Fn(Shape) -> Result<PlanTemplates, LowerError>,
+) -> Result<States, LowerError> {
     let few = Shape { rows: largest.rows.min(PREFILL_ROWS - 1), ..largest };
     let few = Shape { outputs: few.outputs.min(few.rows), ..few };
     let mut states = States::default();
     for shape in [largest, few] {
-        let PlanTemplates { templates, of_step } = plan_templates(plan, shape, hardware).map_err(error)?;
+        let PlanTemplates { templates, of_step } = templates(shape)?;
         for (step, of_step) in plan.steps.iter().zip(of_step) {
             let decodes =
                 of_step.iter().any(|&index| matches!(templates[index], Template::AttentionDecode(..)));
@@ -258,9 +277,14 @@ fn states(plan: &Plan, largest: Shape, hardware: &Hardware) -> Result<States, Lo
 }
 
 /// The flags of the steps, whose number a row is the same for all shapes.
-fn checks(plan: &Plan, largest: Shape, hardware: &Hardware) -> Result<Checks, LowerError> {
+fn checks(
+    plan: &Plan,
+    largest: Shape,
+    hardware: &Hardware,
+    templates: impl Fn(Shape) -> Result<PlanTemplates, LowerError>,
+) -> Result<Checks, LowerError> {
     let one = Shape { rows: 1, outputs: largest.outputs.min(1), groups: 1 };
-    let PlanTemplates { templates, of_step } = plan_templates(plan, one, hardware).map_err(error)?;
+    let PlanTemplates { templates, of_step } = templates(one)?;
     let words: Vec<u32> = templates.iter().map(|template| template.kernel(hardware).flags_a_row).collect();
     let mut checks = Checks::default();
     for ((number, step), of_step) in (0..).zip(&plan.steps).zip(of_step) {

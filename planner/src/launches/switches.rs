@@ -7,11 +7,13 @@
 pub struct LaunchPasses {
     /// Joins launches that have nothing to do with each other (`join.rs`).
     pub join: bool,
+    /// Lets the end of attention quantise its result (`merge_quantize.rs`).
+    pub merge_quantize: bool,
 }
 
 impl Default for LaunchPasses {
     fn default() -> Self {
-        Self { join: true }
+        Self { join: true, merge_quantize: true }
     }
 }
 
@@ -26,11 +28,18 @@ pub struct LaunchPass {
 }
 
 /// All passes.
-pub const LAUNCH_PASSES: &[LaunchPass] = &[LaunchPass {
-    name: "join-launches",
-    doc: "makes one launch of neighbours that have nothing to do with each other",
-    switch: |passes| &mut passes.join,
-}];
+pub const LAUNCH_PASSES: &[LaunchPass] = &[
+    LaunchPass {
+        name: "fuse-merge-quantize",
+        doc: "lets the end of attention quantise its own result",
+        switch: |passes| &mut passes.merge_quantize,
+    },
+    LaunchPass {
+        name: "join-launches",
+        doc: "makes one launch of neighbours that have nothing to do with each other",
+        switch: |passes| &mut passes.join,
+    },
+];
 
 impl LaunchPasses {
     /// All but those named; names of other passes say nothing here.

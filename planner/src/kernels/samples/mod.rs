@@ -11,6 +11,7 @@ pub mod data;
 mod embed;
 mod found;
 mod heads;
+mod joined;
 mod kept;
 mod linear;
 pub(super) mod planes;
@@ -125,6 +126,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("attention_decode", attention::attention_decode_samples),
     ("attention_merge", attention::attention_merge_samples),
     ("attention_prefill", attention::attention_prefill_samples),
+    ("joined", joined::joined_samples),
 ];
 
 /// The samples of all families, made one after the other.
