@@ -6,13 +6,16 @@
 #[path = "support/fake.rs"]
 mod fake;
 
+use std::sync::Arc;
+
+use unisonic_cache::Cache;
 use unisonic_core::kir::build::kernel;
 use unisonic_core::kir::{Kernel, Scalar, verify};
 use unisonic_core::launch::Workgroups;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::Rows;
 use unisonic_cuda::driver::{Buffer, CudaMachine, NoCuda, OpenOptions, enumerate, open};
-use unisonic_gpu::machine::{Dispatch, Machine, MachineError, Span, Times, Work};
+use unisonic_gpu::machine::{CompileCounts, Dispatch, Machine, MachineError, Span, Times, Work};
 
 /// The first GPU, or none and a line that says so.
 fn machine(what: &str) -> Option<CudaMachine> {
@@ -152,7 +155,7 @@ fn device_says_what_it_is() {
     let free = machine.free_bytes().unwrap();
     assert!(free > 0 && free <= found[0].memory_len_bytes, "{free}");
     let count = found.len() as u32;
-    assert_eq!(open(count, options).err(), Some(NoCuda::NoSuchDevice { index: count, count }));
+    assert_eq!(open(count, OpenOptions::default()).err(), Some(NoCuda::NoSuchDevice { index: count, count }));
 }
 
 #[test]
@@ -324,6 +327,39 @@ fn device_refuses_launches_that_do_not_fit_the_kernel() {
     machine.run(&mut recording, &[0; 4000], NO_TILES, &mut [0; 4040]).unwrap();
 }
 
+#[test]
+fn device_compiles_nothing_at_a_second_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = |name: &str| {
+        let cache = Arc::new(Cache::new(folder.path().join(name), 1 << 20));
+        machine_with("kernels that are kept", OpenOptions { cache: Some(cache), ..OpenOptions::default() })
+    };
+    let counts = |compiled, kept| CompileCounts { compiled, kept };
+    for expected in [counts(2, 0), counts(0, 2), counts(0, 2)] {
+        let Some(machine) = opened("cache") else { return };
+        runs_of_two_launches(&machine);
+        assert_eq!(machine.compile_counts(), expected);
+    }
+    // Damaged, and whole but of no use to the driver.
+    let cache = Cache::new(folder.path().join("cache"), 1 << 20);
+    assert_eq!(cache.list().unwrap().len(), 2);
+    for entry in std::fs::read_dir(folder.path().join("cache/cuda-kernels")).unwrap() {
+        std::fs::write(entry.unwrap().path(), "x").unwrap();
+    }
+    for expected in [counts(2, 0), counts(0, 2)] {
+        let machine = opened("cache").unwrap();
+        runs_of_two_launches(&machine);
+        assert_eq!(machine.compile_counts(), expected);
+    }
+    // Nothing can be written: the cache would be in a file.
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let machine = opened("file/cache").unwrap();
+    runs_of_two_launches(&machine);
+    assert_eq!(machine.compile_counts(), counts(2, 0));
+    let error = machine.compile(&Kernel { name: "not a name".to_owned(), ..double() }).err().unwrap();
+    assert!(error.to_string().contains("ptxas"), "{error}");
+}
+
 /// The stand-in ends the process if something is left, freed twice or used after it was freed.
 #[test]
 fn device_handles_go_in_any_order() {
@@ -454,6 +490,18 @@ fn child_replays() {
     }
 }
 
+/// Keeps kernels, with a linker that fails.
+#[test]
+fn child_keeps_kernels() {
+    if fake::is_child() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::new(folder.path(), 1 << 20));
+        let machine = open(0, OpenOptions { cache: Some(cache), ..OpenOptions::default() }).unwrap();
+        runs_of_two_launches(&machine);
+        println!("{:?}", machine.compile_counts());
+    }
+}
+
 /// Memory that the driver says is damaged.
 #[test]
 fn child_allocates() {
@@ -502,6 +550,17 @@ fn fake_driver_without_graphs_runs_launches_one_by_one() {
         let child =
             fake::run(&["child_replays"], Some(libraries), &[("FAKE_CUDA_FAIL", &format!("{call}=801"))]);
         assert!(child.is_success, "{call}: {}", child.text);
+    }
+}
+
+#[test]
+fn fake_driver_without_a_linker_compiles_at_each_start() {
+    let Some(libraries) = fake::library("a driver without a linker") else { return };
+    for call in ["cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete"] {
+        let failing = [("FAKE_CUDA_FAIL", &*format!("{call}=801"))];
+        let child = fake::run(&["child_keeps_kernels"], Some(libraries), &failing);
+        let expected = "CompileCounts { compiled: 2, kept: 0 }";
+        assert!(child.is_success && child.text.contains(expected), "{call}: {}", child.text);
     }
 }
 

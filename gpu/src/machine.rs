@@ -81,6 +81,15 @@ impl Times {
     }
 }
 
+/// How a machine came to its kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompileCounts {
+    /// Compiled by the driver.
+    pub compiled: u64,
+    /// Kept from an earlier start.
+    pub kept: u64,
+}
+
 /// What [`Machine::record`] prepares.
 pub struct Work<M: Machine + ?Sized> {
     /// Launches, one after the other: each sees all that those before it wrote.

@@ -34,7 +34,7 @@ impl fmt::Display for Version {
 }
 
 /// Each function that is called anywhere in `driver/`; a test holds that.
-const FUNCTIONS: [&str; 39] = [
+const FUNCTIONS: [&str; 43] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGetCount",
@@ -63,6 +63,10 @@ const FUNCTIONS: [&str; 39] = [
     "cuEventRecord",
     "cuEventRecordWithFlags",
     "cuEventSynchronize",
+    "cuLinkCreate_v2",
+    "cuLinkAddData_v2",
+    "cuLinkComplete",
+    "cuLinkDestroy",
     "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuModuleGetFunction",
@@ -148,6 +152,7 @@ mod tests {
             include_str!("enumerate.rs"),
             include_str!("error.rs"),
             include_str!("graph.rs"),
+            include_str!("jit.rs"),
             include_str!("launch.rs"),
             include_str!("library.rs"),
             include_str!("machine.rs"),

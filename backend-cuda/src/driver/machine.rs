@@ -1,13 +1,14 @@
 //! A GPU as a [`Machine`]: what the other files do, put together.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use unisonic_cache::Cache;
 use unisonic_core::kir::Kernel;
 use unisonic_core::launch::Hardware;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::{DeviceInfo, PROFILE};
-use unisonic_gpu::machine::{Machine, MachineError, Times, Work};
+use unisonic_gpu::machine::{CompileCounts, Machine, MachineError, Times, Work};
 
 use super::context::Context;
 use super::enumerate::{Found, find};
@@ -20,13 +21,15 @@ use super::timing;
 use super::upload::Upload;
 
 /// Limits to open a GPU with. None of them changes a bit of any result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Says that there are at most so many multiprocessors, at least 1: a large GPU stands in for a smaller one in what is
     /// chosen for it. Kernels still run on all.
     pub multiprocessors: Option<u32>,
     /// Most device memory that may be allocated; more is [`MachineError::OutOfMemory`].
     pub memory_limit_bytes: Option<u64>,
+    /// Where compiled kernels are kept for the next start.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// Opens the GPU of a number.
@@ -43,7 +46,15 @@ pub fn open(index: u32, options: OpenOptions) -> Result<CudaMachine, NoCuda> {
     let context = Context::new(device)?;
     let stream = Stream::new(&context)?;
     let upload = RefCell::new(Upload::new(&stream)?);
-    let compiler = Compiler { target, hardware, version: found.driver };
+    let (major, minor) = found.compute_capability;
+    let compiler = Compiler {
+        target,
+        hardware,
+        version: found.driver,
+        gpu: format!("{} ({major}.{minor})", found.name),
+        cache: options.cache,
+        counts: Cell::default(),
+    };
     Ok(CudaMachine {
         found,
         compiler,
@@ -68,6 +79,11 @@ impl CudaMachine {
     /// The GPU.
     pub fn found(&self) -> &Found {
         &self.found
+    }
+
+    /// How it came to its kernels.
+    pub fn compile_counts(&self) -> CompileCounts {
+        self.compiler.counts.get()
     }
 }
 

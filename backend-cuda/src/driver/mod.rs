@@ -24,6 +24,7 @@ mod context;
 mod enumerate;
 mod error;
 mod graph;
+mod jit;
 mod launch;
 mod library;
 mod machine;

@@ -1,17 +1,20 @@
-//! Kernels, compiled by the driver.
+//! Kernels, compiled by the driver, or kept from an earlier start.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
 use cudarc::driver::sys;
+use unisonic_cache::{Cache, Key, Kind};
 use unisonic_core::kir::abi;
 use unisonic_core::kir::{Kernel, legal};
 use unisonic_core::launch::Hardware;
-use unisonic_gpu::machine::MachineError;
+use unisonic_gpu::machine::{CompileCounts, MachineError};
 
 use super::context::Context;
 use super::error::reason;
+use super::jit;
 use super::library::Version;
 use crate::ptx::{Target, dynamic_shared_len_bytes, emit, entry_name};
 
@@ -36,7 +39,6 @@ unsafe impl Send for Loaded {}
 unsafe impl Sync for Loaded {}
 
 /// For which devices kernels are compiled.
-#[derive(Clone, Copy)]
 pub struct Compiler {
     /// What is emitted.
     pub target: Target,
@@ -44,17 +46,23 @@ pub struct Compiler {
     pub hardware: Hardware,
     /// The driver's.
     pub version: Version,
+    /// The GPU's name and compute capability.
+    pub gpu: String,
+    /// Where machine code is kept.
+    pub cache: Option<Arc<Cache>>,
+    /// How it came to its kernels.
+    pub counts: Cell<CompileCounts>,
 }
 
 impl Compiler {
     /// As [`unisonic_gpu::machine::Machine::compile`].
-    pub fn compile(self, context: &Arc<Context>, kernel: &Kernel) -> Result<CudaKernel, MachineError> {
+    pub fn compile(&self, context: &Arc<Context>, kernel: &Kernel) -> Result<CudaKernel, MachineError> {
         let refuse = |reason: String| MachineError::Kernel { kernel: kernel.name.clone(), reason };
         self.check(kernel).map_err(refuse)?;
         let text = emit(kernel, self.target);
         let [text, entry_name] = [text, entry_name(kernel)]
             .map(|text| CString::new(text).map_err(|_| refuse("its name has a zero byte".to_owned())));
-        let module = self.load(context, &kernel.name, &text?)?;
+        let module = self.module(context, &kernel.name, &text?)?;
         let mut loaded = Loaded {
             context: context.clone(),
             module,
@@ -70,7 +78,7 @@ impl Compiler {
     }
 
     /// Whether the kernel is within what the hardware offers.
-    fn check(self, kernel: &Kernel) -> Result<(), String> {
+    fn check(&self, kernel: &Kernel) -> Result<(), String> {
         let Hardware { caps, shared_len_bytes, workgroup, .. } = self.hardware;
         let shared = dynamic_shared_len_bytes(kernel);
         if shared > shared_len_bytes {
@@ -87,7 +95,68 @@ impl Compiler {
         Ok(())
     }
 
-    fn load(self, context: &Context, name: &str, text: &CStr) -> Result<sys::CUmodule, MachineError> {
+    /// The module of a text: of machine code that was kept, or compiled, and then kept.
+    fn module(&self, context: &Context, name: &str, text: &CStr) -> Result<sys::CUmodule, MachineError> {
+        let Some(cache) = &self.cache else { return self.load(context, name, text) };
+        let key = Key::builder(Kind::CudaKernel)
+            .field("ptx", text.to_bytes())
+            .field("driver", self.version.to_string())
+            .field("gpu", &self.gpu)
+            .finish();
+        if let Some(image) = cache.get(&key) {
+            match self.load_image(context, &image) {
+                Ok(module) => {
+                    self.count(|counts| counts.kept += 1);
+                    return Ok(module);
+                }
+                Err(error @ MachineError::Lost { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::info!("kernel `{name}` is compiled again: {error}");
+                    cache.remove(&key);
+                }
+            }
+        }
+        let made =
+            jit::compile(context, text).and_then(|image| Ok((self.load_image(context, &image)?, image)));
+        match made {
+            Ok((module, image)) => {
+                self.count(|counts| counts.compiled += 1);
+                cache.put(&key, &format!("{name}, {}", self.gpu), &image);
+                Ok(module)
+            }
+            Err(error @ MachineError::Lost { .. }) => Err(error),
+            // Loading the text itself does without the linker, or says what is wrong with the text.
+            Err(error) => {
+                tracing::debug!("the machine code of `{name}` cannot be kept: {error}");
+                self.load(context, name, text)
+            }
+        }
+    }
+
+    fn count(&self, count: impl FnOnce(&mut CompileCounts)) {
+        let mut counts = self.counts.get();
+        count(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// Loads machine code.
+    fn load_image(&self, context: &Context, image: &[u8]) -> Result<sys::CUmodule, MachineError> {
+        // The driver reads as much as the image says of itself; this is its format, ELF, and it is whole: the cache says so.
+        if !image.starts_with(b"\x7fELF") {
+            let reason = "the machine code is no ELF image".to_owned();
+            return Err(MachineError::Driver { call: "cuModuleLoadDataEx".to_owned(), reason });
+        }
+        context.enter()?;
+        let mut module = ptr::null_mut();
+        // SAFETY: the context is current; the image is one that the driver made; there are no options.
+        let result = unsafe {
+            sys::cuModuleLoadDataEx(&mut module, image.as_ptr().cast(), 0, ptr::null_mut(), ptr::null_mut())
+        };
+        context.check("cuModuleLoadDataEx", result).map(|()| module)
+    }
+
+    /// Has a text compiled and loaded.
+    fn load(&self, context: &Context, name: &str, text: &CStr) -> Result<sys::CUmodule, MachineError> {
         const LOG_LEN_BYTES: usize = 8 << 10;
         context.enter()?;
         let mut log = vec![0_u8; LOG_LEN_BYTES];
@@ -115,12 +184,16 @@ impl Compiler {
                 let reason = self.reason(result, text, &log);
                 Err(MachineError::Kernel { kernel: name.to_owned(), reason })
             }
-            checked => checked.map(|()| module),
+            checked => {
+                checked?;
+                self.count(|counts| counts.compiled += 1);
+                Ok(module)
+            }
         }
     }
 
     /// What to say of a text that the driver does not take.
-    fn reason(self, result: sys::CUresult, text: &CStr, log: &str) -> String {
+    fn reason(&self, result: sys::CUresult, text: &CStr, log: &str) -> String {
         let reason = reason(result);
         if result == sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION {
             let text = text.to_string_lossy();
@@ -229,11 +302,11 @@ mod tests {
 
     use super::*;
 
-    const COMPILER: Compiler = Compiler {
-        target: Target::Sm86,
-        hardware: Hardware::SM_86,
-        version: Version { major: 11, minor: 4 },
-    };
+    fn compiler(hardware: Hardware) -> Compiler {
+        let version = Version { major: 11, minor: 4 };
+        let (gpu, counts) = ("a GPU".to_owned(), Cell::default());
+        Compiler { target: Target::Sm86, hardware, version, gpu, cache: None, counts }
+    }
 
     #[test]
     fn kernels_beyond_the_hardware_are_refused() {
@@ -242,11 +315,12 @@ mod tests {
                 k.shared("a", Scalar::F32, len);
             })
         };
-        assert_eq!(COMPILER.check(&shared(99 * 256)), Ok(()));
-        let error = COMPILER.check(&shared(99 * 256 + 4)).err().unwrap_or_default();
+        let compiler = compiler(Hardware::SM_86);
+        assert_eq!(compiler.check(&shared(99 * 256)), Ok(()));
+        let error = compiler.check(&shared(99 * 256 + 4)).err().unwrap_or_default();
         assert!(error.contains("101392") && error.contains("101376"), "{error}");
         let small = Hardware { workgroup: 32, ..Hardware::SM_86 };
-        let error = Compiler { hardware: small, ..COMPILER }.check(&shared(1)).err().unwrap_or_default();
+        let error = self::compiler(small).check(&shared(1)).err().unwrap_or_default();
         assert!(error.contains("64 invocations"), "{error}");
     }
 
@@ -254,13 +328,14 @@ mod tests {
     fn the_drivers_reasons_are_told() {
         let text = CString::new(emit(&kernel("k", 32, |_| {}), Target::Sm89)).expect("text");
         let unsupported = sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-        let reason = COMPILER.reason(unsupported, &text, "");
+        let compiler = compiler(Hardware::SM_86);
+        let reason = compiler.reason(unsupported, &text, "");
         assert_eq!(
             reason,
             "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): it is PTX 7.8 and the driver is for CUDA 11.4; install a newer driver"
         );
         let invalid = sys::CUresult::CUDA_ERROR_INVALID_PTX;
-        let reason = COMPILER.reason(invalid, &text, "ptxas line 3: unexpected `x`\n");
+        let reason = compiler.reason(invalid, &text, "ptxas line 3: unexpected `x`\n");
         assert_eq!(reason, "CUDA_ERROR_INVALID_PTX (218): ptxas line 3: unexpected `x`");
     }
 }

@@ -46,6 +46,8 @@ struct State {
     /// After how many operations events were stamped.
     stamps: BTreeMap<u64, u64>,
     done: u64,
+    /// Links, with the image that each made.
+    links: BTreeMap<u64, Vec<u8>>,
     modules: BTreeMap<u64, Module>,
     graphs: BTreeMap<u64, Vec<Op>>,
 }
@@ -217,9 +219,9 @@ extern "C" fn cuDevicePrimaryCtxRelease_v2(_: c_int) -> Result {
     state.contexts = state.contexts.checked_sub(1).unwrap_or_else(|| end("released too often"));
     if state.contexts == 0 && !state.lost {
         let lens = [state.device.len(), state.pinned.len(), state.streams.len(), state.events.len()];
-        let lens = [lens.as_slice(), &[state.modules.len(), state.graphs.len()]].concat();
+        let lens = [lens.as_slice(), &[state.modules.len(), state.graphs.len(), state.links.len()]].concat();
         if lens.iter().any(|&len| len > 0) {
-            end(&format!("left behind: device, pinned, streams, events, modules, graphs: {lens:?}"));
+            end(&format!("left behind: device, pinned, streams, events, modules, graphs, links: {lens:?}"));
         }
     }
     0
@@ -374,21 +376,72 @@ extern "C" fn cuEventSynchronize(event: u64) -> Result {
     })
 }
 #[unsafe(no_mangle)]
+unsafe extern "C" fn cuLinkCreate_v2(options: c_uint, _: *const c_int, _: *const c_void, to: Out) -> Result {
+    call("cuLinkCreate_v2", |state| {
+        let link = state.handle();
+        state.links.insert(link, vec![]);
+        unsafe { *to = link };
+        if options == 0 { 0 } else { 1 }
+    })
+}
+/// The image of a text is the text, behind what an ELF image begins with.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLinkAddData_v2(
+    link: u64,
+    kind: c_uint,
+    text: *const u8,
+    len: usize,
+    _: *const c_char,
+    _: c_uint,
+    _: *const c_int,
+    _: *const c_void,
+) -> Result {
+    call("cuLinkAddData_v2", |state| {
+        let text = unsafe { std::slice::from_raw_parts(text, len) };
+        let Some((0, _)) = text.split_last() else { end("a text without a zero byte at its end") };
+        let Some(image) = state.links.get_mut(&link) else { end("no such link") };
+        *image = [b"\x7fELF", text].concat();
+        match entry(std::str::from_utf8(&text[..len - 1]).unwrap()) {
+            Some(_) if kind == 1 => 0,
+            _ => 218,
+        }
+    })
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLinkComplete(link: u64, to: Out, len: *mut usize) -> Result {
+    call("cuLinkComplete", |state| {
+        let Some(image) = state.links.get(&link) else { end("no such link") };
+        unsafe { (*to, *len) = (image.as_ptr() as u64, image.len()) };
+        0
+    })
+}
+#[unsafe(no_mangle)]
+extern "C" fn cuLinkDestroy(link: u64) -> Result {
+    call("cuLinkDestroy", |state| state.links.remove(&link).map_or_else(|| end("no such link"), |_| 0))
+}
+/// The name of a text's entry, unless it is none.
+fn entry(text: &str) -> Option<&str> {
+    let entry = text.split(".entry ").nth(1)?.split('(').next()?;
+    (!entry.contains(' ')).then_some(entry)
+}
+#[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleLoadDataEx(
     to: Out,
     text: *const c_char,
-    _: c_uint,
+    options: c_uint,
     _: *const c_int,
     values: *mut *mut c_char,
 ) -> Result {
     call("cuModuleLoadDataEx", |state| {
         let text = unsafe { CStr::from_ptr(text) }.to_str().unwrap();
-        let entry = text.split(".entry ").nth(1).unwrap().split('(').next().unwrap();
-        if entry.contains(' ') {
+        let Some(entry) = entry(text) else {
+            if options == 0 {
+                return 218;
+            }
             let log = c"ptxas application ptx input, line 5; fatal   : Parsing error near '-': syntax error";
             unsafe { std::ptr::copy(log.as_ptr(), *values, log.count_bytes() + 1) };
             return 218;
-        }
+        };
         let count = |what: &str| text.matches(what).count();
         let module = Module {
             entry: entry.to_owned(),
