@@ -8,8 +8,10 @@
 mod support;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use unisonic_cache::Cache;
 use unisonic_core::kir::build::kernel;
 use unisonic_core::kir::interp;
 use unisonic_core::kir::legal::legalize;
@@ -18,7 +20,7 @@ use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::launch::Workgroups;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::Rows;
-use unisonic_gpu::machine::{Dispatch, Machine, MachineError, Span, Times, Work};
+use unisonic_gpu::machine::{CompileCounts, Dispatch, Machine, MachineError, Span, Times, Work};
 use unisonic_vulkan::driver::{
     Buffer, NoVulkan, OpenError, OpenOptions, Pipeline, VulkanMachine, Without, enumerate, enumerate_with,
     open,
@@ -428,7 +430,6 @@ fn a_lost_device_stays_lost() {
             machine.upload(&x, 0, &[1]).err(),
             machine.compile(&scale()).err(),
             machine.record(&work).err(),
-            machine.pipeline_cache().err(),
         ];
         for error in later {
             assert!(matches!(error, Some(MachineError::Lost { .. })), "{error:?}");
@@ -506,18 +507,35 @@ trait Anything {}
 impl<T> Anything for T {}
 
 #[test]
-fn pipelines_are_kept_for_the_next_start() {
+fn a_second_start_compiles_nothing() {
     for index in devices_for("pipelines of a Vulkan device") {
-        let machine = opened(index, OpenOptions::default());
-        machine.compile(&scale()).unwrap();
-        let pipeline_cache = machine.pipeline_cache().unwrap();
-        assert!(!pipeline_cache.is_empty());
-        // What was kept, and what is nobody's.
-        for pipeline_cache in [pipeline_cache, vec![0xEE; 100]] {
-            let machine = opened(index, OpenOptions { pipeline_cache, ..OpenOptions::default() });
+        let folder = tempfile::tempdir().unwrap();
+        let run = |name: &str| {
+            let cache = Some(Arc::new(Cache::new(folder.path().join(name), 1 << 24)));
+            let machine = opened(index, OpenOptions { cache, ..OpenOptions::default() });
+            let before = machine.compile_counts().compiled;
             machine.compile(&scale()).unwrap();
+            assert_eq!(chain(&machine, 3), {
+                let step = |x: u32, b| x.wrapping_mul(3).wrapping_add(b);
+                (0..WORDS).map(|x| (0..3).fold(x, step)).collect::<Vec<_>>()
+            });
+            is_valid(&machine);
+            (before, machine.compile_counts())
+        };
+        let (_, first) = run("cache");
+        assert!(first.compiled >= 2 && first.kept == 0, "{first:?}");
+        assert_eq!(run("cache"), (0, CompileCounts { compiled: 0, kept: first.compiled }));
+        // What is damaged is made again.
+        for entry in std::fs::read_dir(folder.path().join("cache/vulkan-pipelines")).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
         }
-        is_valid(&machine);
+        assert_eq!(run("cache").1, first);
+        assert_eq!(run("cache").1.compiled, 0);
+        // Nothing can be written: the cache would be in a file.
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        assert_eq!(run("file/cache").1, first);
     }
 }
 

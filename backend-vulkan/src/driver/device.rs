@@ -6,7 +6,8 @@ use std::time::Duration;
 use ash::vk;
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
-use unisonic_gpu::machine::MachineError;
+use unisonic_cache::Cache;
+use unisonic_gpu::machine::{CompileCounts, MachineError};
 
 use super::error::{Health, misuse};
 use super::features::Features;
@@ -30,8 +31,10 @@ pub struct Device {
     pub queue: Mutex<Queue>,
     /// The layout of all pipelines: a record, or its address, as push constants.
     pub layout: vk::PipelineLayout,
-    /// What the driver keeps of pipelines.
-    pub cache: vk::PipelineCache,
+    /// Where what the driver keeps of pipelines is.
+    pub kept: Option<Arc<Cache>>,
+    /// How pipelines were come to.
+    pub counts: Mutex<CompileCounts>,
     /// Launches of a submission.
     pub dispatches_per_submission: Option<u32>,
     /// How long a submission may take.
@@ -102,7 +105,8 @@ impl Device {
             health,
             queue: Mutex::new(Queue { raw: queue, left: options.lost_after_submissions }),
             layout: vk::PipelineLayout::null(),
-            cache: vk::PipelineCache::null(),
+            kept: options.cache.clone(),
+            counts: Mutex::default(),
             dispatches_per_submission: options.dispatches_per_submission,
             run_timeout: options.run_timeout.unwrap_or(OpenOptions::RUN_TIMEOUT),
             memory: Mutex::new(Memory {
@@ -115,7 +119,6 @@ impl Device {
         };
         device.memory().allocator = Some(device.new_allocator()?);
         device.layout = device.new_layout()?;
-        device.cache = device.new_cache(&options.pipeline_cache)?;
         Ok(Arc::new(device))
     }
 
@@ -144,18 +147,21 @@ impl Device {
         self.health.of("vkCreatePipelineLayout", layout)
     }
 
-    fn new_cache(&self, before: &[u8]) -> Result<vk::PipelineCache, MachineError> {
-        let info = vk::PipelineCacheCreateInfo::default().initial_data(before);
-        // SAFETY: the structure lives through the call; the driver ignores data that is not its own.
-        let cache = unsafe { self.raw.create_pipeline_cache(&info, None) };
-        self.health.of("vkCreatePipelineCache", cache)
-    }
-
     /// The device does not come back from what it runs. It counts as lost, and stays open as long as the process lives, with
     /// all that it may use.
     pub fn hang(self: &Arc<Self>, call: &str, reason: &str) -> MachineError {
         std::mem::forget(Arc::clone(self));
         self.health.hang(call, reason)
+    }
+
+    /// Counts a pipeline.
+    pub fn count(&self, is_kept: bool) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_kept {
+            counts.kept += 1;
+        } else {
+            counts.compiled += 1;
+        }
     }
 
     /// Device memory, which one buffer at a time is taken from or given back to.
@@ -205,7 +211,6 @@ impl Drop for Device {
         unsafe {
             // A lost device has nothing more to wait for.
             let _ = self.raw.device_wait_idle();
-            self.raw.destroy_pipeline_cache(self.cache, None);
             self.raw.destroy_pipeline_layout(self.layout, None);
             // It frees its blocks by the device.
             drop(self.memory().allocator.take());

@@ -30,6 +30,8 @@ pub struct Features {
     pub name: String,
     /// Driver, and what it says of its version.
     pub driver: String,
+    /// All that says of device and driver which they are: what one made, another of the same identity takes.
+    pub identity: String,
     /// Version of the API.
     pub api_version: u32,
     /// What kind of device it is.
@@ -93,6 +95,7 @@ impl Features {
         let mut features = Self {
             name: text(properties.device_name_as_c_str()),
             driver: String::new(),
+            identity: String::new(),
             api_version: properties.api_version,
             kind: DeviceKind::of(properties.device_type),
             queue_family: queue_family(instance, physical),
@@ -111,6 +114,15 @@ impl Features {
         if properties.api_version >= LEAST_VERSION {
             features.ask(instance, physical, &extensions, without);
         }
+        features.identity = format!(
+            "{}; {}; device {:x}:{:x}, driver {:x}, pipelines {:x?}",
+            features.name,
+            features.driver,
+            properties.vendor_id,
+            properties.device_id,
+            properties.driver_version,
+            properties.pipeline_cache_uuid
+        );
         features
     }
 

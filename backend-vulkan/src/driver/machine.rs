@@ -1,13 +1,13 @@
 //! The machine: what the rest of the driver makes together.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use unisonic_core::kir::Kernel;
 use unisonic_core::launch::Hardware;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::{DeviceInfo, PROFILE};
-use unisonic_gpu::machine::{Machine, MachineError, Times, Work};
+use unisonic_gpu::machine::{CompileCounts, Machine, MachineError, Times, Work};
 
 use super::device::Device;
 use super::error::OpenError;
@@ -73,12 +73,9 @@ impl VulkanMachine {
         &self.device.features.driver
     }
 
-    /// What the driver keeps of all pipelines that were compiled, for [`OpenOptions::pipeline_cache`].
-    pub fn pipeline_cache(&self) -> Result<Vec<u8>, MachineError> {
-        self.device.health.check("vkGetPipelineCacheData")?;
-        // SAFETY: the cache is the device's.
-        let data = unsafe { self.device.raw.get_pipeline_cache_data(self.device.cache) };
-        self.device.health.of("vkGetPipelineCacheData", data)
+    /// How it came to its kernels.
+    pub fn compile_counts(&self) -> CompileCounts {
+        *self.device.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the validation layer has said, where [`OpenOptions::validation`] asked for it.

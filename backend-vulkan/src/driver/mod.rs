@@ -24,6 +24,7 @@ mod enumerate;
 mod error;
 mod features;
 mod instance;
+mod kept;
 mod limits;
 mod loader;
 mod machine;

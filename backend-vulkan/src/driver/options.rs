@@ -1,10 +1,13 @@
 //! How a device is opened.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use unisonic_cache::Cache;
+
 /// How a device is opened. No option changes a bit of a result.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// The loader's library; none for the one that the system finds.
     pub loader: Option<PathBuf>,
@@ -19,8 +22,8 @@ pub struct OpenOptions {
     /// A submission that takes longer counts as one that hangs, and the device as lost; none for
     /// [`OpenOptions::RUN_TIMEOUT`].
     pub run_timeout: Option<Duration>,
-    /// What pipelines were made of before ([`super::VulkanMachine::pipeline_cache`]); the driver ignores what is not its own.
-    pub pipeline_cache: Vec<u8>,
+    /// Where compiled pipelines are kept for the next start.
+    pub cache: Option<Arc<Cache>>,
     /// What is not used though the device has it.
     pub without: Without,
     /// Whether the driver is asked what it makes of kernels ([`super::Pipeline::statistics`]): for those who write kernels.

@@ -11,6 +11,7 @@ use unisonic_gpu::machine::MachineError;
 
 use super::device::Device;
 use super::error::is_out_of_memory;
+use super::kept::Kept;
 use super::statistics;
 
 /// A handle to a kernel, ready to run.
@@ -57,6 +58,8 @@ impl Pipeline {
             required = required.required_subgroup_size(size);
             stage = stage.push_next(&mut required);
         }
+        let how = format!("{flags:?} {required_size:?} {}", device.features.limits.pushed_len_bytes);
+        let kept = Kept::new(device, &code.words, &how);
         let capture = match device.asks_statistics {
             true => vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR,
             false => vk::PipelineCreateFlags::empty(),
@@ -64,7 +67,7 @@ impl Pipeline {
         let info =
             [vk::ComputePipelineCreateInfo::default().flags(capture).stage(stage).layout(device.layout)];
         // SAFETY: the module is valid for what the device was opened with; the structures live through the call.
-        let made = unsafe { device.raw.create_compute_pipelines(device.cache, &info, None) };
+        let made = unsafe { device.raw.create_compute_pipelines(kept.raw(), &info, None) };
         let raw = match made {
             Ok(pipelines) => pipelines[0],
             Err((pipelines, error)) => {
@@ -73,6 +76,8 @@ impl Pipeline {
                 return Err(failed(device, kernel, error));
             }
         };
+        kept.keep(&kernel.name);
+        device.count(kept.is_filled);
         Ok(Self(Arc::new(Compiled {
             device: device.clone(),
             raw,
