@@ -83,15 +83,15 @@ impl Bench {
     fn tunings(&self, name: &str, weights: WeightLayout) -> Result<(), DriverError> {
         let x = ActivationLayout::new(1, weights.width() as usize).expect("rows");
         let chosen = SplitK::new(weights, x, &Hardware::SM_86);
-        for warps in [5, 7, 10, 15] {
+        for clusters in [5, 7, 10, 15] {
             for (groups, resident) in [(1, 1), (1, 2), (1, 3), (1, 4), (2, 2)] {
-                if warps * 32 * resident > 2048 {
+                if clusters * 32 * resident > 2048 {
                     continue;
                 }
-                let rounds = (256 / (warps * groups)).clamp(1, weights.superblocks().div_ceil(warps));
-                let tuning = SplitK { warps, groups, resident, rounds, ..chosen };
+                let rounds = (256 / (clusters * groups)).clamp(1, weights.superblocks().div_ceil(clusters));
+                let tuning = SplitK { clusters, groups, resident, rounds, ..chosen };
                 let linear = split_k(weights, x, Epilogue::default(), tuning);
-                let what = format!("{name} tuned 1 w{warps} g{groups} r{resident}");
+                let what = format!("{name} tuned 1 w{clusters} g{groups} r{resident}");
                 self.line(&what, &linear, weights, x)?;
             }
         }

@@ -75,7 +75,7 @@ impl Bench {
             let chosen = SplitK::new(weights, x, &self.machine.hardware());
             let linear = split_k(weights, x, Epilogue::default(), chosen);
             self.line(
-                &format!("{name} split_k {rows} {:?} w{}", chosen.form, chosen.warps),
+                &format!("{name} split_k {rows} {:?} w{}", chosen.form, chosen.clusters),
                 &linear,
                 weights,
                 x,
@@ -90,11 +90,11 @@ impl Bench {
         self.line(&format!("{name} split_k 1 one round"), &one, weights, x)?;
         let chosen = SplitK::new(weights, x, &self.machine.hardware());
         for form in [Form::Dot4, Form::Matrix] {
-            for warps in [7, 10, 15, 19, 25] {
-                let rounds = (256 / warps).clamp(1, weights.superblocks().div_ceil(warps));
-                let tuning = SplitK { form, warps, rounds, ..chosen };
+            for clusters in [7, 10, 15, 19, 25] {
+                let rounds = (256 / clusters).clamp(1, weights.superblocks().div_ceil(clusters));
+                let tuning = SplitK { form, clusters, rounds, ..chosen };
                 let linear = split_k(weights, x, Epilogue::default(), tuning);
-                self.line(&format!("{name} tuned {form:?} w{warps}"), &linear, weights, x)?;
+                self.line(&format!("{name} tuned {form:?} w{clusters}"), &linear, weights, x)?;
             }
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Bench {
     fn many_rows(&self, name: &str, weights: WeightLayout) -> Result<(), Box<dyn Error>> {
         for rows in [64, 512] {
             let x = ActivationLayout::new(rows, weights.width() as usize)?;
-            for (warps, groups, tiles, columns) in [
+            for (clusters, groups, tiles, columns) in [
                 (4, 2, 8, true),
                 (4, 2, 4, true),
                 (4, 1, 8, true),
@@ -112,9 +112,9 @@ impl Bench {
                 (8, 1, 8, true),
                 (4, 2, 4, false),
             ] {
-                let tuning = HalfStaged { warps, groups, tiles, columns, resident: 2 };
+                let tuning = HalfStaged { clusters, groups, tiles, columns, resident: 2 };
                 let linear = half_staged(weights, x, Epilogue::default(), tuning);
-                let name = format!("{name} half_staged {rows} w{warps} g{groups} t{tiles} {columns}");
+                let name = format!("{name} half_staged {rows} w{clusters} g{groups} t{tiles} {columns}");
                 self.line(&name, &linear, weights, x)?;
             }
             if let Some(tuning) = Tiled::new(weights, x, &self.machine.hardware()) {

@@ -7,7 +7,8 @@ use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::legal::legalize;
 use unisonic_core::launch::{Hardware, Shape};
 use unisonic_core::plan::{
-    Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, Op, Plan, RopeTableId, Step, WeightId,
+    Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, KvLayerId, Op, Plan, RopeTableId,
+    Step, WeightId,
 };
 use unisonic_core::planes::LayoutError;
 use unisonic_core::planes::activation::ActivationLayout;
@@ -242,30 +243,15 @@ impl Reader<'_> {
                     rope: rope.map(|rope| self.rope(rope)),
                 })
             }
-            Op::WriteKv { norm, rope, layer, .. } => {
-                let layer = self.plan.kv_layers[layer.index()];
-                self.check_head_len(layer.head_len)?;
-                Template::WriteKv(WriteKv {
-                    layout: KvLayout { heads: layer.heads, head_len: layer.head_len },
-                    norm_eps: eps(norm),
-                    rope: rope.map(|rope| self.rope(rope)),
-                })
-            }
+            Op::WriteKv { norm, rope, layer, .. } => Template::WriteKv(WriteKv {
+                layout: self.kv_layout(layer)?,
+                norm_eps: eps(norm),
+                rope: rope.map(|rope| self.rope(rope)),
+            }),
             Op::Attention { q, layer, kappa, window, soft_cap, out } => {
-                let layer = self.plan.kv_layers[layer.index()];
-                self.check_head_len(layer.head_len)?;
-                let layout = KvLayout { heads: layer.heads, head_len: layer.head_len };
-                let attention = Attention { layout, heads: self.heads(q).0, kappa, window, soft_cap };
-                let rows = self.rows(q);
-                let shape = PrefillShape::new(attention, self.hardware);
-                if let Some(shape) = shape.filter(|_| rows >= PREFILL_ROWS) {
-                    return Ok(vec![Template::AttentionPrefill(attention, shape)]);
-                }
-                let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?);
-                return Ok(vec![
-                    Template::AttentionDecode(attention, rows.saturating_mul(self.shape.groups)),
-                    merge,
-                ]);
+                let (layout, heads) = (self.kv_layout(layer)?, self.heads(q).0);
+                let attention = Attention { layout, heads, kappa, window, soft_cap };
+                return self.attention(attention, self.rows(q), out);
             }
             Op::Gate { activation, gate, out, quantized, .. } => {
                 Template::Gate(activation, self.width(gate), self.outputs(out, quantized)?)
@@ -274,6 +260,28 @@ impl Reader<'_> {
             Op::SelectOutputs { out, .. } => Template::SelectRows(self.width(out)),
             Op::SoftCap { cap, out, .. } => Template::SoftCap(self.width(out), cap),
         }])
+    }
+
+    /// Many rows attend in tiles, few each by groups of chunks whose states are merged.
+    fn attention(
+        &self,
+        attention: Attention,
+        rows: u32,
+        out: BufferId,
+    ) -> Result<Vec<Template>, TemplateError> {
+        let shape = PrefillShape::new(attention, self.hardware);
+        if let Some(shape) = shape.filter(|_| rows >= PREFILL_ROWS) {
+            return Ok(vec![Template::AttentionPrefill(attention, shape)]);
+        }
+        let states = rows.saturating_mul(self.shape.groups);
+        let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?);
+        Ok(vec![Template::AttentionDecode(attention, states), merge])
+    }
+
+    fn kv_layout(&self, layer: KvLayerId) -> Result<KvLayout, TemplateError> {
+        let layer = self.plan.kv_layers[layer.index()];
+        self.check_head_len(layer.head_len)?;
+        Ok(KvLayout { heads: layer.heads, head_len: layer.head_len })
     }
 
     fn width(&self, buffer: BufferId) -> u32 {

@@ -19,7 +19,7 @@ use super::totals::{Multiply, Unit, scaled_totals};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HalfStaged {
     /// Clusters of a workgroup, along the weight rows.
-    pub warps: u32,
+    pub clusters: u32,
     /// Groups of 16 weight rows of a cluster.
     pub groups: u32,
     /// Tiles of 4 rows of a workgroup.
@@ -36,7 +36,7 @@ impl HalfStaged {
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
         let sizes = [(2, 8), (2, 4), (1, 4), (1, 2)];
         let columns = hardware.caps.load_b;
-        let tunings = sizes.map(|(groups, tiles)| Self { warps: 4, groups, tiles, columns, resident: 2 });
+        let tunings = sizes.map(|(groups, tiles)| Self { clusters: 4, groups, tiles, columns, resident: 2 });
         let half = Hardware { shared_len_bytes: hardware.shared_len_bytes / 2, ..*hardware };
         let fits = |tuning: &Self| tuning.room(weights, x).fits(&half);
         tunings.into_iter().find(fits).filter(|_| hardware.caps.mma32)
@@ -45,8 +45,8 @@ impl HalfStaged {
     fn room(self, weights: WeightLayout, x: ActivationLayout) -> Room {
         let stages = self.stages(weights, x);
         // What a device may need to make matrices of registers: 768 bytes a cluster.
-        let shared_len_bytes = stages.len_bytes() + self.warps * 768;
-        Room { workgroup: stages.threads, shared_len_bytes, exchanged: 1 }
+        let shared_len_bytes = stages.len_bytes() + self.clusters * 768;
+        Room { workgroup: stages.invocations, shared_len_bytes, exchanged: 1 }
     }
 
     fn stages(self, weights: WeightLayout, x: ActivationLayout) -> RowStages {
@@ -55,7 +55,7 @@ impl HalfStaged {
             layout: x,
             tiles: self.tiles,
             count: 1,
-            threads: self.warps * 32,
+            invocations: self.clusters * 32,
             columns: self.columns,
         }
     }
@@ -64,8 +64,8 @@ impl HalfStaged {
 /// The same result as [`super::tiled()`], of at least 3 rows, from the same buffers. Each invocation keeps the sums of its
 /// outputs in registers and goes through the superblocks in order.
 ///
-/// With `R = 16*groups*warps` weight rows and `C = 4*tiles` rows of a workgroup, it reads each weight byte `rows/C` times and
-/// each activation (2 bytes an element) `weight rows/R` times, once to shared memory and from there once for each cluster.
+/// With `R = 16*groups*clusters` weight rows and `C = 4*tiles` rows of a workgroup, it reads each weight byte `rows/C` times
+/// and each activation (2 bytes an element) `weight rows/R` times, once to shared memory and from there once for each cluster.
 /// Operations as in [`super::split_k()`].
 pub fn half_staged(
     weights: WeightLayout,
@@ -77,9 +77,9 @@ pub fn half_staged(
     assert_eq!(x.tile_rows(), TILE_ROWS as u32, "rows of a tile");
     let stages = tuning.stages(weights, x);
     let superblocks = weights.superblocks();
-    let row_blocks = weights.groups().div_ceil(tuning.warps * tuning.groups);
+    let row_blocks = weights.groups().div_ceil(tuning.clusters * tuning.groups);
     let tile_blocks = x.tiles().div_ceil(tuning.tiles);
-    let kernel = kernel("linear_half_staged", stages.threads, |k| {
+    let kernel = kernel("linear_half_staged", stages.invocations, |k| {
         k.resident(tuning.resident);
         let operands = Operands::declare(k, weights);
         let output = Output::declare(k, epilogue, weights.rows(), x.rows());
@@ -87,7 +87,7 @@ pub fn half_staged(
         let place = Place::new(k);
         let workgroup = k.group_id();
         let first_tile = workgroup % tile_blocks * tuning.tiles;
-        let first_group = (workgroup / tile_blocks * tuning.warps + place.warp) * tuning.groups;
+        let first_group = (workgroup / tile_blocks * tuning.clusters + place.cluster) * tuning.groups;
         let yes = k.constant(Scalar::Bool.into(), 1);
         let columns = |tile: u32| Columns::of_tile(k, Form::Matrix, &place, x, k.u32(tile));
         let columns: Vec<Columns<'_>> = (0..tuning.tiles).flat_map(columns).collect();

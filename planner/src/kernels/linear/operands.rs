@@ -36,11 +36,11 @@ impl<'k> Operands<'k> {
     }
 }
 
-/// Where an invocation is: cluster `warp` of the workgroup, lane `4g + t` of it.
+/// Where an invocation is: a cluster of the workgroup, lane `4g + t` of it.
 #[derive(Clone, Copy)]
 pub struct Place<'k> {
     /// Cluster of 32 invocations.
-    pub warp: V<'k>,
+    pub cluster: V<'k>,
     /// Number in it.
     pub lane: V<'k>,
     /// Weight row, of those of a group g and g + 8.
@@ -54,7 +54,7 @@ impl<'k> Place<'k> {
     pub fn new(k: &'k Build) -> Self {
         let id = k.local_id();
         let lane = id & 31;
-        Self { warp: id >> 5, lane, g: lane >> 2, t: lane & 3 }
+        Self { cluster: id >> 5, lane, g: lane >> 2, t: lane & 3 }
     }
 }
 

@@ -77,36 +77,35 @@ impl<'k> Scales<'k> {
             let m = format.has(Plane::BlockMinima).then(|| eight(Plane::BlockMinima));
             return Scales::Blocks { d: eight(Plane::BlockScales), m };
         }
-        let d_of_both = || {
-            let d = from.words(Plane::Halves, place.g, 1);
-            [d.half(0), d.half(1)]
-        };
-        let none = || [vec![], vec![]];
         if format.has(Plane::BlockBytes) {
             let words = rows.map(|row| from.words(Plane::BlockBytes, row * 2, 2));
             if !format.has(Plane::Halves) {
                 return Scales::Blocks { d: words.map(Eight::Exponents), m: None };
             }
             let scales = words.map(|words| vec![words.part(0), words.part(1)]);
-            return Scales::SubBlocks { len: 32, scales, minima: none(), d: d_of_both(), dmin: None };
+            return Self::without_minima(32, scales, place, from);
         }
         if !format.has(Plane::SubScales) {
-            return Scales::SubBlocks {
-                len: 256,
-                scales: none(),
-                minima: none(),
-                d: d_of_both(),
-                dmin: None,
-            };
+            return Self::without_minima(256, [vec![], vec![]], place, from);
         }
         let words = rows.map(|row| parts(from.words(Plane::SubScales, row * 4, 4)));
-        let nibbles = |word: V<'k>| word & 0x0F0F_0F0F;
         match Digits::of(format) {
-            None => {
-                let scales = words.map(|words| words.to_vec());
-                Scales::SubBlocks { len: 16, scales, minima: none(), d: d_of_both(), dmin: None }
-            }
-            Some(Digits::Sixteen) => {
+            None => Self::without_minima(16, words.map(|words| words.to_vec()), place, from),
+            Some(digits) => Self::with_minima(digits, words, rows, from),
+        }
+    }
+
+    /// Of sub-blocks of `len` elements, with d of both rows in a word.
+    fn without_minima(len: u32, scales: [Vec<V<'k>>; 2], place: &Place<'k>, from: &impl Words<'k>) -> Self {
+        let d = from.words(Plane::Halves, place.g, 1);
+        Scales::SubBlocks { len, scales, minima: [vec![], vec![]], d: [d.half(0), d.half(1)], dmin: None }
+    }
+
+    /// From the words of [`Plane::SubScales`] of each row.
+    fn with_minima(digits: Digits, words: [[V<'k>; 4]; 2], rows: [V<'k>; 2], from: &impl Words<'k>) -> Self {
+        let nibbles = |word: V<'k>| word & 0x0F0F_0F0F;
+        match digits {
+            Digits::Sixteen => {
                 let d = rows.map(|row| from.words(Plane::Halves, row, 1));
                 Scales::SubBlocks {
                     len: 16,
@@ -116,7 +115,7 @@ impl<'k> Scales<'k> {
                     dmin: Some(d.map(|d| d.half(1))),
                 }
             }
-            Some(Digits::Eight) => Scales::SubBlocks {
+            Digits::Eight => Scales::SubBlocks {
                 len: 32,
                 scales: words.map(packed_scales),
                 minima: words.map(packed_minima),

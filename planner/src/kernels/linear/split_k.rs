@@ -20,7 +20,7 @@ pub struct SplitK {
     /// How clusters multiply.
     pub form: Form,
     /// Clusters of a workgroup.
-    pub warps: u32,
+    pub clusters: u32,
     /// Groups of 16 weight rows that a cluster works on at once: more reads of weights under way, and activations read less
     /// often.
     pub groups: u32,
@@ -45,7 +45,7 @@ impl SplitK {
             false => (Form::Dot4, 2),
         };
         let tiles = x.tiles().min(most_tiles);
-        let one = Self { form, warps: 1, groups: 1, tiles, rounds: 1, resident: 1 };
+        let one = Self { form, clusters: 1, groups: 1, tiles, rounds: 1, resident: 1 };
 
         let step = (hardware.caps.subgroup / CLUSTER).max(1);
         // Compilers that are not told how many workgroups a multiprocessor should hold load late: where there are few
@@ -59,12 +59,12 @@ impl SplitK {
         };
         let most = wanted.next_multiple_of(step).min(hardware.workgroup / CLUSTER);
         let fits = |tuning: &Self| tuning.room(x).fits(hardware);
-        let largest = |warps: u32| {
-            let rounds = (256 / (warps * tiles * x.tile_rows())).clamp(1, superblocks.div_ceil(warps));
-            (1..=rounds).rev().map(|rounds| Self { warps, rounds, ..one }).find(fits)
+        let largest = |clusters: u32| {
+            let rounds = (256 / (clusters * tiles * x.tile_rows())).clamp(1, superblocks.div_ceil(clusters));
+            (1..=rounds).rev().map(|rounds| Self { clusters, rounds, ..one }).find(fits)
         };
         let tuning = (1..=most / step).rev().find_map(|steps| largest(steps * step));
-        let tuning = tuning.unwrap_or(Self { warps: step, ..one });
+        let tuning = tuning.unwrap_or(Self { clusters: step, ..one });
         Self { resident: tuning.resident(weights.format()), ..tuning }
     }
 
@@ -77,19 +77,19 @@ impl SplitK {
             (_, 1) => 72,
             (_, tiles) => 64 + 16 * tiles,
         };
-        ((2048 + self.warps * registers / 2) / (self.warps * registers)).max(1)
+        ((2048 + self.clusters * registers / 2) / (self.clusters * registers)).max(1)
     }
 
     fn room(self, x: ActivationLayout) -> Room {
         let partials =
-            self.rounds * self.warps * GROUP_ROWS as u32 * x.tile_rows() * self.groups * self.tiles;
-        Room { workgroup: self.warps * CLUSTER, shared_len_bytes: 4 * partials, exchanged: 1 }
+            self.rounds * self.clusters * GROUP_ROWS as u32 * x.tile_rows() * self.groups * self.tiles;
+        Room { workgroup: self.clusters * CLUSTER, shared_len_bytes: 4 * partials, exchanged: 1 }
     }
 }
 
 /// `out = [add +] snap(acc [+ bias])`, `acc = sum over s ascending of T_s*D_s` (`core::numerics::linear`), of up to about 64
-/// rows. Cluster w of a workgroup computes the `T*D` of superblocks w, w + warps, ...; between barriers, invocations add them
-/// up in order, one an output.
+/// rows. Cluster w of a workgroup computes the `T*D` of superblocks w, w + clusters, ...; between barriers, invocations add
+/// them up in order, one an output.
 ///
 /// Buffers: [`Operands`], then those of [`Output`]. Reads every weight byte once for each `4*tiles` rows, and for each
 /// `16*groups` weight rows the activations (2 bytes an element and row). For 32 elements of 16 weight rows and 4 rows it
@@ -100,21 +100,21 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
     let superblocks = weights.superblocks();
     let row_blocks = weights.groups().div_ceil(tuning.groups);
     let tile_blocks = x.tiles().div_ceil(tuning.tiles);
-    let kernel = kernel("linear_split_k", tuning.warps * 32, |k| {
+    let kernel = kernel("linear_split_k", tuning.clusters * 32, |k| {
         k.resident(tuning.resident);
         let operands = Operands::declare(k, weights);
         let output = Output::declare(k, epilogue, weights.rows(), x.rows());
         let block = Partials { weights, x, tuning, place: Place::new(k) };
-        let partials = k.shared("partials", Scalar::F32, tuning.rounds * tuning.warps * block.outputs());
+        let partials = k.shared("partials", Scalar::F32, tuning.rounds * tuning.clusters * block.outputs());
         let workgroup = k.group_id();
         let first_group = workgroup / tile_blocks * tuning.groups;
         let first_tile = workgroup % tile_blocks * tuning.tiles;
 
-        let slots = tuning.rounds * tuning.warps;
+        let slots = tuning.rounds * tuning.clusters;
         let zeros = vec![k.f32(0.0); block.outputs_of_invocation() as usize];
         let sums = k.fold_any([k.u32(0), k.u32(superblocks)], slots, &zeros, |first_s, sums| {
             k.each(k.u32(0), k.u32(tuning.rounds), 1, |round| {
-                let slot = round * tuning.warps + block.place.warp;
+                let slot = round * tuning.clusters + block.place.cluster;
                 let s = first_s + slot;
                 // All clusters go through all rounds; what is past the end is the last superblock once more, not stored.
                 let at = Superblock { first_group, first_tile, s: s.min(k.u32(superblocks - 1)) };
@@ -162,7 +162,7 @@ impl<'k> Partials<'k> {
     }
 
     fn outputs_of_invocation(&self) -> u32 {
-        self.outputs().div_ceil(self.tuning.warps * 32)
+        self.outputs().div_ceil(self.tuning.clusters * 32)
     }
 
     /// `T*D` of a superblock by a cluster.
@@ -224,14 +224,14 @@ impl<'k> Partials<'k> {
 
     /// The i-th output of an invocation; beyond the last, the last.
     fn output(&self, k: &'k Build, i: u32) -> V<'k> {
-        let at = k.local_id() + i * self.tuning.warps * 32;
+        let at = k.local_id() + i * self.tuning.clusters * 32;
         at.min(k.u32(self.outputs() - 1))
     }
 
     fn finish(&self, k: &'k Build, output: &Output<'k>, first: (V<'k>, V<'k>), sums: Vec<V<'k>>) {
         let tile_rows = self.x.tile_rows();
         for (i, sum) in (0..).zip(sums) {
-            let holds = (k.local_id() + i * self.tuning.warps * 32).lt(k.u32(self.outputs()));
+            let holds = (k.local_id() + i * self.tuning.clusters * 32).lt(k.u32(self.outputs()));
             let at = self.output(k, i);
             let (block, inside) = (at / self.block(), at % self.block());
             let (group, tile) = (block / self.tuning.tiles, block % self.tuning.tiles);

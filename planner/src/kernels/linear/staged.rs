@@ -32,7 +32,7 @@ pub struct RowStages {
     /// Stages.
     pub count: u32,
     /// Invocations that copy.
-    pub threads: u32,
+    pub invocations: u32,
     /// Whether planes lie column by column, as [`Mem::load_b`] takes them, [`COLUMN_LEN`] words each, and not in fragment
     /// order.
     pub columns: bool,
@@ -92,7 +92,7 @@ impl Stages {
         let stage = s % self.x.count;
         for &plane in self.weights.format().planes() {
             let len = self.weights.unit_len(plane);
-            each_quad(k, self.x.threads, self.groups, len, |group, at| {
+            each_quad(k, self.x.invocations, self.groups, len, |group, at| {
                 let from = Global {
                     layout: self.weights,
                     operands: *operands,
@@ -151,9 +151,10 @@ impl RowStages {
             };
             let len = self.layout.unit_len(region);
             let quads = self.tiles * len / 4;
-            for first in (0..quads).step_by(self.threads as usize) {
+            for first in (0..quads).step_by(self.invocations as usize) {
                 // Past the end, the last four once more, which are not stored.
-                let exists = (first + self.threads > quads).then(|| (k.local_id() + first).lt(k.u32(quads)));
+                let exists =
+                    (first + self.invocations > quads).then(|| (k.local_id() + first).lt(k.u32(quads)));
                 let quad = k.local_id() + first;
                 let quad = if exists.is_some() { quad.min(k.u32(quads - 1)) } else { quad };
                 let (tile, at) = (quad >> (len / 4).trailing_zeros(), (quad & (len / 4 - 1)) * 4);
@@ -190,7 +191,7 @@ impl RowStages {
                 continue;
             };
             let len = self.layout.unit_len(region);
-            each_quad(k, self.threads, self.tiles, len, |tile, at| {
+            each_quad(k, self.invocations, self.tiles, len, |tile, at| {
                 let unit =
                     (first_tile + tile).min(k.u32(self.layout.tiles() - 1)) * self.layout.superblocks() + s;
                 to.copy_async((stage * self.tiles + tile) * len + at, from, unit * len + at);
@@ -218,17 +219,17 @@ impl Held<'_> {
 }
 
 /// For each four elements of some units: the number of the unit and the place in it. All lengths are powers of two.
-fn each_quad<'k>(k: &'k Build, threads: u32, units: u32, len: u32, mut copy: impl FnMut(V<'k>, V<'k>)) {
+fn each_quad<'k>(k: &'k Build, invocations: u32, units: u32, len: u32, mut copy: impl FnMut(V<'k>, V<'k>)) {
     let (quads, of_unit) = (units * len / 4, len / 4);
     let mut first = 0;
     while first < quads {
         let quad = k.local_id() + first;
         let mut one = || copy(quad >> of_unit.trailing_zeros(), (quad & (of_unit - 1)) * 4);
-        match first + threads <= quads {
+        match first + invocations <= quads {
             true => one(),
             false => k.when(quad.lt(k.u32(quads)), one),
         }
-        first += threads;
+        first += invocations;
     }
 }
 

@@ -54,10 +54,10 @@ fn devices_get_the_form_that_suits_them() {
     assert_eq!(names, ["linear_half_staged", "linear_split_k"]);
     let x = ActivationLayout::new(16, 3584).unwrap();
     let tuning = SplitK::new(layout, x, &sm_86);
-    assert_eq!((tuning.form, tuning.warps, tuning.tiles), (Form::Matrix, 7, 4));
+    assert_eq!((tuning.form, tuning.clusters, tuning.tiles), (Form::Matrix, 7, 4));
     let form = |rows: usize| SplitK::new(layout, ActivationLayout::new(rows, 3584).unwrap(), &vulkan).form;
     assert_eq!([1, 2].map(form), [Form::Dot4, Form::Matrix]);
     let wide = Hardware { caps: Caps { subgroup: 128, ..Caps::NONE }, ..Hardware::LEAST };
     let tuning = SplitK::new(layout, x, &wide);
-    assert_eq!((tuning.form, tuning.warps, tuning.tiles), (Form::Dot4, 8, 2));
+    assert_eq!((tuning.form, tuning.clusters, tuning.tiles), (Form::Dot4, 8, 2));
 }

@@ -18,7 +18,7 @@ use super::totals::{Multiply, Unit, scaled_totals};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tiled {
     /// Clusters of a workgroup, that many along the weight rows and along the rows.
-    pub warps: [u32; 2],
+    pub clusters: [u32; 2],
     /// Groups of 16 weight rows of a cluster.
     pub groups: u32,
     /// Tiles of 4 rows of a cluster.
@@ -35,25 +35,25 @@ impl Tiled {
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
         let sizes = [(2, 8), (2, 4), (1, 8), (1, 4), (1, 2)];
         let tunings =
-            sizes.map(|(groups, tiles)| Self { warps: [4, 1], groups, tiles, stages: 2, resident: 2 });
+            sizes.map(|(groups, tiles)| Self { clusters: [4, 1], groups, tiles, stages: 2, resident: 2 });
         let fits = |tuning: &Self| tuning.room(weights, x).fits(hardware);
         tunings.into_iter().find(fits).filter(|_| hardware.caps.mma32)
     }
 
     fn room(self, weights: WeightLayout, x: ActivationLayout) -> Room {
         let stages = self.stages(weights, x);
-        Room { workgroup: stages.x.threads, shared_len_bytes: stages.len_bytes(), exchanged: 1 }
+        Room { workgroup: stages.x.invocations, shared_len_bytes: stages.len_bytes(), exchanged: 1 }
     }
 
     fn stages(self, weights: WeightLayout, x: ActivationLayout) -> Stages {
-        let (groups, tiles) = (self.warps[0] * self.groups, self.warps[1] * self.tiles);
-        let threads = self.warps[0] * self.warps[1] * 32;
+        let (groups, tiles) = (self.clusters[0] * self.groups, self.clusters[1] * self.tiles);
+        let invocations = self.clusters[0] * self.clusters[1] * 32;
         let x = RowStages {
             format: weights.format(),
             layout: x,
             tiles,
             count: self.stages,
-            threads,
+            invocations,
             columns: false,
         };
         Stages { weights, groups, x }
@@ -63,9 +63,9 @@ impl Tiled {
 /// `out = [add +] snap(acc [+ bias])`, `acc = sum over s ascending of T_s*D_s` (`core::numerics::linear`), of many rows, at
 /// least 3. Each invocation keeps the sums of its outputs in registers and goes through the superblocks in order.
 ///
-/// Buffers: [`Operands`], then those of [`Output`]. With `R = 16*groups*warps[0]` weight rows and `C = 4*tiles*warps[1]` rows
-/// of a workgroup, it reads each weight byte `rows/C` times and each activation (2 bytes an element) `weight rows/R` times,
-/// once to shared memory and from there once for each cluster that needs it. Operations as in [`super::split_k()`].
+/// Buffers: [`Operands`], then those of [`Output`]. With `R = 16*groups*clusters[0]` weight rows and `C = 4*tiles*clusters[1]`
+/// rows of a workgroup, it reads each weight byte `rows/C` times and each activation (2 bytes an element) `weight rows/R`
+/// times, once to shared memory and from there once for each cluster that needs it. Operations as in [`super::split_k()`].
 pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tuning: Tiled) -> GridKernel {
     assert_eq!(weights.width(), x.width(), "elements of a row");
     assert_eq!(x.tile_rows(), TILE_ROWS as u32, "rows of a tile");
@@ -74,7 +74,7 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
     let superblocks = weights.superblocks();
     let row_blocks = weights.groups().div_ceil(stages.groups);
     let tile_blocks = x.tiles().div_ceil(stages.x.tiles);
-    let kernel = kernel("linear_tiled", stages.x.threads, |k| {
+    let kernel = kernel("linear_tiled", stages.x.invocations, |k| {
         k.resident(tuning.resident);
         let operands = Operands::declare(k, weights);
         let output = Output::declare(k, epilogue, weights.rows(), x.rows());
@@ -83,9 +83,11 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
         let first = [workgroup / tile_blocks * stages.groups, workgroup % tile_blocks * stages.x.tiles];
         let place = Place::new(k);
         let yes = k.constant(Scalar::Bool.into(), 1);
-        let of_warp =
-            [place.warp / tuning.warps[1] * tuning.groups, place.warp % tuning.warps[1] * tuning.tiles];
-        let columns = |tile: u32| Columns::of_tile(k, Form::Matrix, &place, x, of_warp[1] + tile);
+        let of_cluster = [
+            place.cluster / tuning.clusters[1] * tuning.groups,
+            place.cluster % tuning.clusters[1] * tuning.tiles,
+        ];
+        let columns = |tile: u32| Columns::of_tile(k, Form::Matrix, &place, x, of_cluster[1] + tile);
         let columns: Vec<Columns<'_>> = (0..tuning.tiles).flat_map(columns).collect();
         let multiply = Multiply { k, form: Form::Matrix, place };
 
@@ -105,7 +107,7 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
             k.copy_commit();
             let stage = s % tuning.stages;
             let unit = |i: u32| {
-                let from = arrays.words(stages, stage, of_warp[0] + i);
+                let from = arrays.words(stages, stage, of_cluster[0] + i);
                 Unit::load(weights.format(), &place, &from)
             };
             let units: Vec<Unit<'_>> = (0..tuning.groups).map(unit).collect();
@@ -116,8 +118,8 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
         });
         for (i, sum) in (0..).zip(sums) {
             let (half, tile, group) = (i % 2, i / 2 % tuning.tiles, i / 2 / tuning.tiles);
-            let weight_row = (first[0] + of_warp[0] + group) * 16 + half * 8 + place.g;
-            let row = (first[1] + of_warp[1] + tile) * 4 + place.t;
+            let weight_row = (first[0] + of_cluster[0] + group) * 16 + half * 8 + place.g;
+            let row = (first[1] + of_cluster[1] + tile) * 4 + place.t;
             output.finish(sum, weight_row, row, yes, TILE_ROWS as u32);
         }
     });

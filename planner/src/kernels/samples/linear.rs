@@ -53,9 +53,9 @@ pub fn split_k_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     Box::new(choices.into_iter().map(move |[format, shape, rows, tuning, epilogue, device]| {
         let case = Case::new(format, shape, ROWS[rows], epilogue);
         let tuning = match TUNINGS.get(tuning / 2) {
-            Some(&[warps, groups, tiles, rounds]) => {
+            Some(&[clusters, groups, tiles, rounds]) => {
                 let form = [Form::Matrix, Form::Dot4][tuning % 2];
-                SplitK { form, warps, groups, tiles, rounds, resident: 1 }
+                SplitK { form, clusters, groups, tiles, rounds, resident: 1 }
             }
             None => SplitK::new(case.weights, case.x, &USED[tuning - 2 * TUNINGS.len()]),
         };
@@ -72,7 +72,7 @@ pub fn tiled_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
         let case = Case::new(format, shape, ROWS[rows], epilogue);
         let tuning = match TUNINGS.get(tuning) {
             Some(&[of_rows, of_tiles, groups, tiles, stages]) => {
-                Tiled { warps: [of_rows, of_tiles], groups, tiles, stages, resident: 1 }
+                Tiled { clusters: [of_rows, of_tiles], groups, tiles, stages, resident: 1 }
             }
             // What is used.
             None => {
@@ -92,8 +92,8 @@ pub fn half_staged_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     Box::new(choices.into_iter().map(move |[format, shape, rows, tuning, epilogue, device]| {
         let case = Case::new(format, shape, ROWS[rows], epilogue);
         let tuning = match TUNINGS.get(tuning) {
-            Some(&([warps, groups, tiles], columns)) => {
-                HalfStaged { warps, groups, tiles, columns, resident: 1 }
+            Some(&([clusters, groups, tiles], columns)) => {
+                HalfStaged { clusters, groups, tiles, columns, resident: 1 }
             }
             None => HalfStaged::new(case.weights, case.x, &USED[0])
                 .unwrap_or_else(|| panic!("{:?} has room", USED[0])),
