@@ -1,18 +1,16 @@
 //! The filters of docs/numerics.md "Sampling", as thresholds. Each keeps what the function of the same name in
 //! `core::numerics::filters` keeps; where a threshold here is only a bound, the exact rule decides behind it.
 
-use std::f32::consts::LN_2;
-
-use unisonic_core::numerics::filters::{Fraction, Sigmas, sigma_grid};
+use unisonic_core::numerics::elementary::log;
+use unisonic_core::numerics::filters::{Fraction, Sigmas};
 use unisonic_core::numerics::float::{i2f, ord, pow2};
 
 use super::kept::{Kept, MASKED};
-use super::order::prefix_end;
-use super::passes::{distance, grid_sums, integer_weight, weight_moment, weight_sum};
-
-/// Distances from the largest logit within which a share of the weight is looked for, nearest first. Beyond the last one,
-/// which is above 31*ln 2, every weight is 0.
-const REACHES: [f32; 4] = [4.0, 8.0, 16.0, 24.0];
+use super::order::{Entry, prefix_end};
+use super::passes::{
+    distance, grid_sums, histogram, in_bucket, integer_weight, reaching, sigma_grid, weight_moment,
+    weight_sum,
+};
 
 /// Keeps logits within n standard deviations of the largest.
 pub fn top_n_sigma(kept: &mut Kept, n: Sigmas) {
@@ -40,14 +38,19 @@ pub fn top_k(kept: &mut Kept, k: u32) {
     if k >= kept.logits().len() {
         return;
     }
-    let low = kept.bound_of_rank(k);
-    if low > MASKED {
-        kept.retain(low, |_, _| true);
-    }
-    kept.rank();
-    if let Some(end) = prefix_end(kept.entries(), (k as u128) << 32) {
-        kept.retain(end.key, |index, z| ord(z) > end.key || index <= end.index);
-    }
+    let key = kept.key_of_rank(k);
+    // Of equals of the last one, as many as are left when all above are in.
+    let mut equals = k;
+    kept.retain(key, |_, z| {
+        equals -= usize::from(ord(z) > key);
+        true
+    });
+    kept.retain(key, |_, z| {
+        let is_equal = ord(z) == key;
+        let keep = !is_equal || equals > 0;
+        equals -= usize::from(is_equal && keep);
+        keep
+    });
 }
 
 /// Keeps the ids whose surprisal is nearest to the entropy and that reach a share p.
@@ -55,38 +58,21 @@ pub fn typical(kept: &mut Kept, p: Fraction) {
     let z_max = kept.largest();
     let (total, moment) = weight_moment(kept.logits(), z_max);
     // A total has at least the weight of z_max in it.
-    let entropy = (moment / total.max(1)) as u32;
-    let wanted = p.of(total);
+    let entropy = (moment / u128::from(total.max(1))) as u32;
     let deviation = |z: f32| distance(z, z_max).abs_diff(entropy);
-    // In steps of a distance: 1, 2, 4, 8 and then all.
-    for reach in [1 << 15, 1 << 16, 1 << 17, 1 << 18, u32::MAX] {
-        let furthest = entropy.saturating_add(reach);
-        // One step more than half of one, by which a distance is rounded.
-        let low = if furthest < 24 << 15 { z_max - (furthest + 1) as f32 * pow2(-15) } else { z_max - 25.0 };
-        let key = |z: f32| Some(deviation(z)).filter(|&deviation| deviation <= reach).map(|a| -(a as i32));
-        kept.weigh(ord(low), z_max, key);
-        if weight_of_entries(kept) << 32 >= wanted && !kept.entries().is_empty() {
-            break;
-        }
-    }
-    if let Some(end) = prefix_end(kept.entries(), wanted) {
-        let low = ord(z_max - 25.0);
-        kept.retain(low, |_, z| integer_weight(z, z_max) > 0 && -(deviation(z) as i32) >= end.key);
+    let end = end_of_share(kept, z_max, entropy, p.of(total.into()), |z| -(deviation(z) as i32));
+    if let Some(Entry { key, .. }) = end {
+        let low = below(z_max, entropy.saturating_add(key.unsigned_abs()));
+        kept.retain(low, |_, z| deviation(z) <= key.unsigned_abs() && integer_weight(z, z_max) > 0);
     }
 }
 
 /// Keeps the smallest prefix in (ord(z) descending, id ascending) that reaches a share p.
 pub fn top_p(kept: &mut Kept, p: Fraction) {
     let z_max = kept.largest();
-    let wanted = p.of(weight_sum(kept.logits(), z_max));
-    for reach in REACHES {
-        kept.weigh(ord(z_max - reach), z_max, |z| Some(ord(z)));
-        if weight_of_entries(kept) << 32 >= wanted {
-            break;
-        }
-    }
-    if let Some(end) = prefix_end(kept.entries(), wanted) {
-        kept.retain(end.key, |index, z| ord(z) > end.key || index <= end.index);
+    let total = weight_sum(kept.logits(), z_max);
+    if let Some(end) = end_of_share(kept, z_max, 0, p.of(total.into()), ord) {
+        kept.cut(end.key, end.index);
     }
 }
 
@@ -99,12 +85,49 @@ pub fn min_p(kept: &mut Kept, m: Fraction) {
     if weight == 0 {
         return;
     }
-    // It is at least 2^-n of the largest, so the distance is at most n*ln 2.
-    let n = 31 - weight.ilog2() as i32;
-    let low = ord(z_max - (i2f(n) * LN_2 + 0.001));
-    kept.retain(low, |_, z| integer_weight(z, z_max) >= weight);
+    // The distance of that weight; a thousandth more than covers every rounding, here and in weights.
+    let furthest = -log(i2f(weight.min(i32::MAX as u32) as i32) * pow2(-31));
+    let (low, sure) = (ord(z_max - (furthest + 0.001)), ord(z_max - (furthest - 0.001)));
+    kept.retain(low, |_, z| ord(z) > sure || integer_weight(z, z_max) >= weight);
 }
 
-fn weight_of_entries(kept: &mut Kept) -> u128 {
-    kept.entries().iter().map(|entry| u128::from(entry.weight)).sum()
+/// Where `sum of weights * 2^32` reaches `wanted` in an order by how far the [`distance`] of an id is from `centre`, nearest
+/// first; within one such deviation by `key`, larger first, then by index. At least one id. A larger deviation never has
+/// a larger key.
+fn end_of_share(
+    kept: &mut Kept,
+    z_max: f32,
+    centre: u32,
+    wanted: u128,
+    key: impl Fn(f32) -> i32,
+) -> Option<Entry> {
+    // Mostly a few ids have it all: those within 4 or 8 logits.
+    for reach in [4 << 15, 8 << 15] {
+        let low = below(z_max, centre.saturating_add(reach));
+        if !kept.few_reach(low) {
+            break;
+        }
+        let near = |z: f32| distance(z, z_max).abs_diff(centre) <= reach;
+        kept.weigh(low, z_max, |block| reaching(block, low), |z| near(z).then(|| key(z)));
+        let sum: u64 = kept.entries().iter().map(|entry| u64::from(entry.weight)).sum();
+        if sum > 0 && u128::from(sum) << 32 >= wanted {
+            return prefix_end(kept.entries(), wanted);
+        }
+    }
+    let sums = histogram(kept.logits(), z_max, centre);
+    let mut sum = 0;
+    for (bucket, &more) in (0..).zip(sums.iter()) {
+        if more > 0 && u128::from(sum + more) << 32 >= wanted {
+            kept.weigh(MASKED, z_max, |block| in_bucket(block, z_max, centre, bucket), |z| Some(key(z)));
+            return prefix_end(kept.entries(), wanted.saturating_sub(u128::from(sum) << 32));
+        }
+        sum += more;
+    }
+    None
+}
+
+/// Not above [`ord`] of any logit with a weight and a [`distance`] of at most this.
+fn below(z_max: f32, furthest: u32) -> i32 {
+    // One step more than half of one, by which a distance is rounded. Weights end before 24.
+    ord(if furthest < 24 << 15 { z_max - (furthest + 1) as f32 * pow2(-15) } else { z_max - 25.0 })
 }

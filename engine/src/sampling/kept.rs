@@ -1,7 +1,8 @@
 //! The ids that filters have kept so far: first the whole vocabulary, then a list.
 //!
 //! All filters but typical keep a front part of one order, so a filter finds a threshold and then collects what reaches
-//! it. In the vocabulary that means looking at the few blocks whose maximum does.
+//! it. In the vocabulary that means looking at the few blocks whose maximum does, and in those at the few logits that do. A
+//! front part that is most of the vocabulary is not collected at all ([`Kept::cut`]).
 
 use unisonic_core::numerics::float::ord;
 
@@ -10,6 +11,9 @@ use super::passes::{self, BLOCK};
 
 /// `ord` of -inf, the logit of what is masked.
 pub const MASKED: i32 = ord(f32::NEG_INFINITY);
+
+/// A list longer than this costs more than to look through all of a vocabulary again.
+const LONG_LIST: usize = 8192;
 
 /// Room for the work of one choice, kept between choices.
 #[derive(Debug, Default)]
@@ -28,15 +32,19 @@ pub struct Kept<'a> {
     vocabulary: &'a [f32],
     scratch: &'a mut Scratch,
     is_list: bool,
+    /// No id with a smaller [`ord`] will be kept in the end.
+    floor: i32,
+    /// The last place that is kept, in (ord(z) descending, id ascending).
+    cut: Option<(i32, u32)>,
 }
 
 impl<'a> Kept<'a> {
     /// All ids whose logit is not -inf; the maxima in `scratch` are theirs.
     pub fn all(vocabulary: &'a [f32], scratch: &'a mut Scratch) -> Self {
-        Self { vocabulary, scratch, is_list: false }
+        Self { vocabulary, scratch, is_list: false, floor: MASKED + 1, cut: None }
     }
 
-    /// Logits by index; -inf is no one. The order of indices is that of ids.
+    /// Logits by index; -inf is no one. The order of indices is that of ids. After a [`cut`](Self::cut) there are others too.
     pub fn logits(&self) -> &[f32] {
         if self.is_list { &self.scratch.z } else { self.vocabulary }
     }
@@ -44,6 +52,16 @@ impl<'a> Kept<'a> {
     /// The ids where they are a list; None for the whole vocabulary, where they are the indices.
     pub fn ids(&self) -> Option<&[u32]> {
         self.is_list.then_some(&self.scratch.ids)
+    }
+
+    /// Not more than the first k will be kept in the end, so that filters before top-k need not collect others.
+    pub fn at_most(&mut self, k: u32) {
+        self.floor = self.floor.max(bound_of_rank(&self.scratch.maxima, k as usize));
+    }
+
+    /// Whether an id of the vocabulary is before the cut.
+    pub fn is_before_cut(&self, id: u32, z: f32) -> bool {
+        self.cut.is_none_or(|(key, last)| ord(z) > key || (ord(z) == key && id <= last))
     }
 
     /// z_max; not -inf, since no filter empties a list.
@@ -54,14 +72,26 @@ impl<'a> Kept<'a> {
         largest.unwrap_or(f32::NEG_INFINITY)
     }
 
-    /// No logit of a block of indices is above this, where that is known.
-    pub fn block_bound(&self, block: usize) -> Option<f32> {
-        if self.is_list { None } else { self.scratch.maxima.get(block).copied().map(from_ord) }
+    /// The id that is first in (ord(z) descending, id ascending), with its logit.
+    pub fn first(&self) -> Option<(u32, f32)> {
+        let largest = ord(self.largest());
+        let from = match self.is_list {
+            true => 0,
+            false => BLOCK * self.scratch.maxima.iter().position(|&max| max == largest)?,
+        };
+        let index = from + self.logits().get(from..)?.iter().position(|&z| ord(z) == largest)?;
+        Some((self.ids().map_or(index as u32, |ids| ids[index]), self.logits()[index]))
+    }
+
+    /// The largest [`ord`] of each block of the vocabulary, and the least one that is kept.
+    pub fn maxima(&self) -> (&[i32], i32) {
+        (&self.scratch.maxima, self.cut.map_or(self.floor, |(key, _)| key))
     }
 
     /// Keeps of the ids with `ord(z) >= low` those that `keep(index, z)` keeps.
-    pub fn retain(&mut self, low: i32, keep: impl Fn(u32, f32) -> bool) {
-        let low = low.max(MASKED + 1);
+    pub fn retain(&mut self, low: i32, mut keep: impl FnMut(u32, f32) -> bool) {
+        let low = low.max(self.floor);
+        let cut = self.cut.take();
         let Scratch { maxima, ids, z, .. } = &mut *self.scratch;
         if self.is_list {
             let mut len = 0;
@@ -77,74 +107,113 @@ impl<'a> Kept<'a> {
         } else {
             ids.clear();
             z.clear();
-            for (first, block) in reaching(self.vocabulary, maxima, low) {
-                for (id, &logit) in (first..).zip(block) {
-                    if ord(logit) >= low && keep(id, logit) {
-                        ids.push(id);
-                        z.push(logit);
-                    }
+            let before = |id, z| cut.is_none_or(|(key, last)| ord(z) > key || (ord(z) == key && id <= last));
+            for_each_reaching(self.vocabulary, maxima, low, |id, logit| {
+                if before(id, logit) && keep(id, logit) {
+                    ids.push(id);
+                    z.push(logit);
                 }
-            }
+            });
             self.is_list = true;
         }
     }
 
-    /// Makes an entry of each id with `ord(z) >= low` and a weight above 0, by ascending index, where `key(z)` gives one.
-    pub fn weigh(&mut self, low: i32, z_max: f32, key: impl Fn(f32) -> Option<i32>) {
+    /// Keeps what is up to a place in (ord(z) descending, index ascending).
+    pub fn cut(&mut self, key: i32, last: u32) {
+        // A guess at how many that are, from 32 blocks.
+        let blocks = self.scratch.maxima.len();
+        let few = self.vocabulary.chunks(BLOCK).step_by((blocks / 32).max(1));
+        let reaching: usize = few.map(|block| passes::reaching(block, key).count_ones() as usize).sum();
+        if self.is_list || reaching * (blocks / 32).max(1) < LONG_LIST {
+            self.retain(key, |index, z| ord(z) > key || index <= last);
+        } else {
+            self.cut = Some((key, last));
+        }
+    }
+
+    /// Whether to find all with `ord(z) >= low` takes much less than a pass over all.
+    pub fn few_reach(&self, low: i32) -> bool {
+        let maxima = &self.scratch.maxima;
+        let reaching = || maxima.iter().map(|&max| usize::from(max >= low)).sum::<usize>();
+        if self.is_list { self.scratch.z.len() < LONG_LIST } else { reaching() * 4 < maxima.len() }
+    }
+
+    /// Makes an entry of each id with `ord(z) >= low` and a weight above 0, by ascending index, where `key(z)` gives one. Of a
+    /// block of logits only those are looked at that `those` has a bit for.
+    pub fn weigh(
+        &mut self,
+        low: i32,
+        z_max: f32,
+        those: impl Fn(&[f32]) -> u64,
+        key: impl Fn(f32) -> Option<i32>,
+    ) {
         let Scratch { maxima, z, entries, .. } = &mut *self.scratch;
         entries.clear();
-        let mut weights = [0; BLOCK];
         let mut weigh = |first: u32, block: &[f32]| {
-            passes::weights(block, z_max, &mut weights);
-            for ((index, &z), &weight) in (first..).zip(block).zip(&weights) {
-                if weight > 0 && ord(z) >= low {
-                    entries.extend(key(z).map(|key| Entry { key, index, weight }));
+            for_each_bit(those(block), block, |i, z| {
+                let weight = passes::integer_weight(z, z_max);
+                if weight > 0 {
+                    entries.extend(key(z).map(|key| Entry { key, index: first + i, weight }));
                 }
-            }
+            });
         };
         if self.is_list {
-            for (block, z) in z.chunks(BLOCK).enumerate() {
-                weigh((block * BLOCK) as u32, z);
-            }
+            z.chunks(BLOCK).zip((0..).step_by(BLOCK)).for_each(|(block, first)| weigh(first, block));
         } else {
-            reaching(self.vocabulary, maxima, low).for_each(|(first, block)| weigh(first, block));
+            blocks_reaching(self.vocabulary, maxima, low).for_each(|(first, block)| weigh(first, block));
         }
     }
 
-    /// A lower bound of the k-th largest [`ord`]: as many blocks have a maximum that reaches it.
-    pub fn bound_of_rank(&mut self, k: usize) -> i32 {
-        let Scratch { maxima, keys, .. } = &mut *self.scratch;
-        if self.is_list || k > maxima.len() {
-            return MASKED;
+    /// The k-th largest [`ord`], for k of at least 1; [`MASKED`] where there are fewer.
+    pub fn key_of_rank(&mut self, k: usize) -> i32 {
+        let Scratch { maxima, z, keys, .. } = &mut *self.scratch;
+        keys.clear();
+        if self.is_list {
+            keys.extend(z.iter().map(|&z| ord(z)));
+        } else {
+            for_each_reaching(self.vocabulary, maxima, self.floor, |_, z| keys.push(ord(z)));
         }
-        keys.clone_from(maxima);
-        *keys.select_nth_unstable_by(k - 1, |a, b| b.cmp(a)).1
+        if k > keys.len() { MASKED } else { *keys.select_nth_unstable_by(k - 1, |a, b| b.cmp(a)).1 }
     }
 
-    /// The entries of the last [`weigh`](Self::weigh), or of one's own.
+    /// The entries of the last [`weigh`](Self::weigh).
     pub fn entries(&mut self) -> &mut Vec<Entry> {
         &mut self.scratch.entries
     }
+}
 
-    /// Makes an entry of weight 1 and key [`ord`] of every id.
-    pub fn rank(&mut self) {
-        let mut entries = std::mem::take(&mut self.scratch.entries);
-        entries.clear();
-        let logits = (0..).zip(self.logits()).map(|(index, &z)| Entry { key: ord(z), index, weight: 1 });
-        entries.extend(logits.filter(|entry| entry.key > MASKED));
-        self.scratch.entries = entries;
+/// A lower bound of the k-th largest [`ord`]: as many blocks have a maximum that reaches it.
+pub fn bound_of_rank(maxima: &[i32], k: usize) -> i32 {
+    if k > maxima.len() {
+        return i32::MIN;
+    }
+    let mut maxima = maxima.to_vec();
+    *maxima.select_nth_unstable_by(k - 1, |a, b| b.cmp(a)).1
+}
+
+/// Each id with `ord(z) >= low`, ascending.
+pub fn for_each_reaching(z: &[f32], maxima: &[i32], low: i32, mut each: impl FnMut(u32, f32)) {
+    for (first, block) in blocks_reaching(z, maxima, low) {
+        for_each_bit(passes::reaching(block, low), block, |i, z| each(first + i, z));
+    }
+}
+
+/// Index and logit of each set bit.
+fn for_each_bit(mut mask: u64, block: &[f32], mut each: impl FnMut(u32, f32)) {
+    while mask != 0 {
+        let i = mask.trailing_zeros();
+        mask &= mask - 1;
+        each(i, block[i as usize]);
     }
 }
 
 /// The blocks in which a logit reaches `low`, each with its first id.
-fn reaching<'a>(z: &'a [f32], maxima: &'a [i32], low: i32) -> impl Iterator<Item = (u32, &'a [f32])> {
-    let blocks = z.chunks(BLOCK).zip(maxima).enumerate();
-    blocks
-        .filter(move |&(_, (_, &largest))| largest >= low)
-        .map(|(at, (block, _))| ((at * BLOCK) as u32, block))
+fn blocks_reaching<'a>(z: &'a [f32], maxima: &'a [i32], low: i32) -> impl Iterator<Item = (u32, &'a [f32])> {
+    let blocks = z.chunks(BLOCK).zip(maxima).zip((0..).step_by(BLOCK));
+    blocks.filter(move |((_, largest), _)| **largest >= low).map(|((block, _), first)| (first, block))
 }
 
 /// The float of an ordered integer.
-fn from_ord(ord: i32) -> f32 {
+pub fn from_ord(ord: i32) -> f32 {
     f32::from_bits((if ord < 0 { ord ^ 0x7FFF_FFFF } else { ord }) as u32)
 }

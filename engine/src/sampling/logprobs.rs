@@ -1,10 +1,12 @@
 //! Log-probabilities of the model: of its logits as they are, before penalties, biases, filters and temperature.
 
+use std::cmp::Reverse;
+
 use multiversion::multiversion;
 use unisonic_core::numerics::elementary::{exp2, log};
 use unisonic_core::numerics::float::{LOG2E, ord, tree};
 
-use super::order::{Entry, prefix_end};
+use super::kept::{bound_of_rank, for_each_reaching, from_ord};
 use super::passes::block_maxima;
 
 /// Tokens that [`Logprobs::top`] lists at most.
@@ -34,28 +36,28 @@ pub fn logprobs(logits: &[f32], chosen: u32, top: u32) -> Option<Logprobs> {
     let mut maxima = Vec::new();
     block_maxima(logits, &mut maxima);
     let largest = maxima.iter().copied().max()?;
-    let z_max = logits.iter().copied().find(|&z| ord(z) == largest)?;
+    let z_max = from_ord(largest);
     let sum = z_max + log(exp_sum(logits, z_max));
     let of = |token: u32| {
         let logprob = logits.get(token as usize)? - sum;
         Some(TokenLogprob { token, logprob })
     };
-    Some(Logprobs { chosen: of(chosen)?, top: most_likely(logits, top).into_iter().filter_map(of).collect() })
+    Some(Logprobs {
+        chosen: of(chosen)?,
+        top: most_likely(logits, &maxima, top).into_iter().filter_map(of).collect(),
+    })
 }
 
 /// The first `count` ids in (ord(z) descending, id ascending).
-fn most_likely(logits: &[f32], count: u32) -> Vec<u32> {
-    if count == 0 {
-        return Vec::new();
+fn most_likely(logits: &[f32], maxima: &[i32], count: u32) -> Vec<u32> {
+    let mut best = Vec::new();
+    if count > 0 {
+        let low = bound_of_rank(maxima, count as usize);
+        for_each_reaching(logits, maxima, low, |id, z| best.push((Reverse(ord(z)), id)));
     }
-    let mut best: Vec<Entry> =
-        (0..).zip(logits).map(|(index, &z)| Entry { key: ord(z), index, weight: 1 }).collect();
-    let rank = |entry: &Entry| (std::cmp::Reverse(entry.key), entry.index);
-    if let Some(end) = prefix_end(&mut best.clone(), u128::from(count) << 32) {
-        best.retain(|entry| rank(entry) <= rank(&end));
-    }
-    best.sort_unstable_by_key(rank);
-    best.into_iter().map(|entry| entry.index).collect()
+    best.sort_unstable();
+    best.truncate(count as usize);
+    best.into_iter().map(|(_, id)| id).collect()
 }
 
 /// `tree256(exp2((z_i - z_max)*LOG2E))`.

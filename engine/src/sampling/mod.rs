@@ -79,10 +79,10 @@ impl Sampler {
         let mut kept = Kept::all(z, &mut self.scratch);
         filter(&self.chain, &mut kept);
         let token = match self.chain.temperature {
-            Temperature::Greedy => greedy(&kept),
+            Temperature::Greedy => kept.first().map(|(id, _)| id),
             Temperature::Inverse(inverse) => {
                 let key = DrawKey { seed: self.chain.seed, position, purpose: 0 };
-                draw(&kept, Race::new(key, inverse))
+                draw(&kept, key, inverse)
             }
         };
         token.ok_or(SamplerError::NothingAllowed { position })
@@ -146,6 +146,9 @@ fn mask(z: &mut [f32], allowed: &[u32]) {
 
 /// The filters in their order.
 fn filter(chain: &SamplingChain, kept: &mut Kept) {
+    if let Some(k) = chain.top_k {
+        kept.at_most(k);
+    }
     if let Some(n) = chain.top_n_sigma {
         filters::top_n_sigma(kept, n);
     }
@@ -163,31 +166,19 @@ fn filter(chain: &SamplingChain, kept: &mut Kept) {
     }
 }
 
-/// The id at an index.
-fn id_at(kept: &Kept, index: usize) -> u32 {
-    kept.ids().map_or(index as u32, |ids| ids[index])
-}
-
-fn greedy(kept: &Kept) -> Option<u32> {
-    let largest = ord(kept.largest());
-    let index = kept.logits().iter().position(|&z| ord(z) == largest)?;
-    Some(id_at(kept, index))
-}
-
-fn draw(kept: &Kept, mut race: Race) -> Option<u32> {
-    let z = kept.logits();
-    // The favourite first: what cannot beat it is passed over by the block.
-    let largest = ord(kept.largest());
-    let favourite = z.iter().position(|&z| ord(z) == largest)?;
-    race.enter(&[id_at(kept, favourite)], &[z[favourite]]);
-    let block_ids = |at: usize, len: usize| -> [u32; BLOCK] {
-        std::array::from_fn(|i| if i < len { id_at(kept, at * BLOCK + i) } else { 0 })
-    };
-    for (at, z) in z.chunks(BLOCK).enumerate() {
-        let bound = kept.block_bound(at);
-        if bound.is_none_or(|bound| race.could_win(bound)) {
-            race.enter(&block_ids(at, z.len())[..z.len()], z);
+/// The winner among the kept ids. The favourite comes first: what cannot beat it is passed over by the block.
+fn draw(kept: &Kept, key: DrawKey, inverse_temperature: f32) -> Option<u32> {
+    let (id, z) = kept.first()?;
+    let mut race = Race::new(key, inverse_temperature, id, z);
+    match kept.ids() {
+        Some(ids) => {
+            let blocks = ids.chunks(BLOCK).zip(kept.logits().chunks(BLOCK));
+            blocks.for_each(|(ids, z)| race.enter_list(ids, z));
+        }
+        None => {
+            let (maxima, low) = kept.maxima();
+            race.enter_vocabulary(kept.logits(), maxima, low, |id, z| kept.is_before_cut(id, z));
         }
     }
-    race.winner()
+    Some(race.winner())
 }

@@ -1,16 +1,16 @@
 //! Draws: the argmax of perturbed logits, with the noise of few ids made in full.
 //!
 //! An id's noise is a function of its random word, and the word takes ten rounds of Philox; there is no way round those. But
-//! the two logarithms after them are only made for ids that could win: the exponent and mantissa of the word bound the
-//! noise from above ([`score_bounds`]), and the largest possible noise bounds a whole block before any word of it is made.
+//! noise falls as the word grows, so the least word of a block and its largest logit bound all scores in it, which passes
+//! over nearly every block, and the two logarithms of the noise are made for a few ids only.
 
 use std::f32::consts::LN_2;
 
 use multiversion::multiversion;
 use unisonic_core::numerics::float::{i2f, ord};
-use unisonic_core::numerics::philox::random_word;
 use unisonic_core::numerics::sampling::{DrawKey, gumbel, perturbed};
 
+use super::kept::from_ord;
 use super::passes::BLOCK;
 
 /// No noise is larger: the word 0 gives 22.18.
@@ -18,153 +18,204 @@ const LARGEST_NOISE: f32 = 22.2;
 
 /// The best id so far, by (score descending, id ascending).
 pub struct Race {
-    key: DrawKey,
+    philox: Philox,
     inverse_temperature: f32,
-    best: Option<(i32, u32)>,
+    best: (i32, u32),
 }
 
 impl Race {
-    /// A draw with `f32(1/T)`.
-    pub fn new(key: DrawKey, inverse_temperature: f32) -> Self {
-        Self { key, inverse_temperature, best: None }
+    /// A draw with `f32(1/T)`, in which one id has taken part.
+    pub fn new(key: DrawKey, inverse_temperature: f32, id: u32, z: f32) -> Self {
+        let mut race = Self { philox: Philox::new(key), inverse_temperature, best: (i32::MIN, id) };
+        race.enter_word(id, z, race.philox.word(id.into()) as u32);
+        race
     }
 
-    /// The winner, if anyone took part.
-    pub fn winner(&self) -> Option<u32> {
-        self.best.map(|(_, id)| id)
+    /// The id that has won.
+    pub fn winner(&self) -> u32 {
+        self.best.1
     }
 
-    /// Whether an id with a logit of at most `z` could win.
-    pub fn could_win(&self, z: f32) -> bool {
-        self.best.is_none_or(|(best, _)| ord(perturbed(z, self.inverse_temperature, LARGEST_NOISE)) >= best)
-    }
-
-    /// At most [`BLOCK`] ids and their logits take part; of which -inf is no one.
-    pub fn enter(&mut self, ids: &[u32], z: &[f32]) {
-        if let (Ok(ids), Ok(z)) = (<&[u32; BLOCK]>::try_from(ids), <&[f32; BLOCK]>::try_from(z)) {
-            let mut bounds = [0; BLOCK];
-            let largest = score_bounds(ids, z, self.key, self.inverse_temperature, &mut bounds);
-            if self.best.is_some_and(|(best, _)| largest < best) {
-                return;
-            }
-            for ((&id, &z), bound) in ids.iter().zip(z).zip(bounds) {
-                if self.best.is_none_or(|(best, _)| bound >= best) {
-                    self.enter_one(id, z);
-                }
-            }
-        } else {
-            for (&id, &z) in ids.iter().zip(z) {
-                if self.could_win(z) {
-                    self.enter_one(id, z);
-                }
+    /// The ids of a vocabulary take part, those that are kept; none is in a block whose largest [`ord`] is below `low`.
+    pub fn enter_vocabulary(&mut self, z: &[f32], maxima: &[i32], low: i32, keep: impl Fn(u32, f32) -> bool) {
+        let could_win = |max: i32| max >= low && self.bound(from_ord(max), LARGEST_NOISE) >= self.best.0;
+        let blocks: Vec<u32> =
+            (0..).zip(maxima).filter(|&(_, &max)| could_win(max)).map(|(at, _)| at).collect();
+        let mut words = vec![0; blocks.len()];
+        least_words(&blocks, &self.philox, &mut words);
+        for (at, word) in blocks.into_iter().zip(words) {
+            let first = at * BLOCK as u32;
+            if self.bound(from_ord(maxima[at as usize]), noise_bound(word)) >= self.best.0 {
+                let z = &z[first as usize..];
+                let ids: [u32; BLOCK] = std::array::from_fn(|i| first.wrapping_add(i as u32));
+                self.enter_ids(&ids, &z[..z.len().min(BLOCK)], &keep);
             }
         }
     }
 
-    fn enter_one(&mut self, id: u32, z: f32) {
+    /// At most [`BLOCK`] ids and their logits take part.
+    pub fn enter_list(&mut self, ids: &[u32], z: &[f32]) {
+        let Some(largest) = z.iter().copied().max_by_key(|&z| ord(z)) else { return };
+        if self.bound(largest, LARGEST_NOISE) >= self.best.0 {
+            self.enter_ids(ids, z, |_, _| true);
+        }
+    }
+
+    fn enter_ids(&mut self, ids: &[u32], z: &[f32], keep: impl Fn(u32, f32) -> bool) {
+        let mut words = [0; BLOCK];
+        words_of(ids, &self.philox, &mut words);
+        for ((&id, &z), &word) in ids.iter().zip(z).zip(&words) {
+            if self.bound(z, noise_bound(word)) >= self.best.0 && keep(id, z) {
+                self.enter_word(id, z, word);
+            }
+        }
+    }
+
+    fn enter_word(&mut self, id: u32, z: f32, word: u32) {
         if z == f32::NEG_INFINITY {
             return;
         }
-        let DrawKey { seed, position, purpose } = self.key;
-        let noise = gumbel(random_word(seed, position, id, purpose));
-        let score = ord(perturbed(z, self.inverse_temperature, noise));
-        if self.best.is_none_or(|(best, best_id)| score > best || (score == best && id < best_id)) {
-            self.best = Some((score, id));
+        let score = self.bound(z, gumbel(word));
+        if score > self.best.0 || (score == self.best.0 && id < self.best.1) {
+            self.best = (score, id);
         }
+    }
+
+    /// The largest [`ord`] of a score, of logits up to `z` and noise up to this: both roundings are monotonic.
+    fn bound(&self, z: f32, noise: f32) -> i32 {
+        ord(perturbed(z, self.inverse_temperature, noise))
     }
 }
 
-/// At least the noise of a word, and at most 0.07 more.
+/// At least the noise of a word, and at most 0.07 more where the noise is large; a larger word has no larger bound.
 ///
 /// `E = -log1m(w) >= w`, so `g <= -log(w)`; with `w = 2^e*(1 + m)`, `log2(w) >= e + m`, and `e + m` is the pattern of w as
 /// a number, over 2^23. A thousandth covers every rounding.
-#[inline(always)]
 fn noise_bound(word: u32) -> f32 {
     let k = i2f((word >> 1) as i32) + 0.5;
     // The exponent of w = k*2^-31 and the bias of its pattern: 31 + 127.
     (158.0 - i2f(k.to_bits() as i32) * (1.0 / 8_388_608.0)) * LN_2 + 0.001
 }
 
-/// Sets `bounds` to at least the [`ord`] of each score, and answers the largest.
+const LOW: u64 = 0xFFFF_FFFF;
+const FIRST_FACTOR: u64 = 0xD251_1F53;
+const SECOND_FACTOR: u64 = 0xCD9E_8D57;
+
+/// Philox4x32-10 of all but the id (`numerics::philox`): what the first three rounds make without it is made once.
 ///
-/// Addition and multiplication round monotonically, so a bound of the noise gives one of the score.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn score_bounds(
-    ids: &[u32; BLOCK],
-    z: &[f32; BLOCK],
-    key: DrawKey,
-    inverse_temperature: f32,
-    bounds: &mut [i32; BLOCK],
-) -> i32 {
-    let mut words = [0; BLOCK];
-    random_words(ids, key, &mut words);
-    let mut largest = i32::MIN;
-    for ((bound, &z), &word) in bounds.iter_mut().zip(z).zip(&words) {
-        *bound = ord(perturbed(z, inverse_temperature, noise_bound(word)));
-        largest = largest.max(*bound);
-    }
-    largest
+/// Words are the lower halves of u64, whose upper halves mean nothing: so a product needs no parting.
+struct Philox {
+    /// Of rounds 1 and 2: the id is xored with one, the product's upper half with the other.
+    early: [u64; 2],
+    /// Of round 3: what is xored to words 0 and 2, and word 3.
+    third: [u64; 3],
+    /// Keys of the rounds after the third.
+    keys: [[u64; 2]; 7],
 }
 
-/// `numerics::philox::random_word` of every id, eight at a time in lanes of 64 bits whose upper halves mean nothing.
-#[inline(always)]
-fn random_words(ids: &[u32; BLOCK], key: DrawKey, words: &mut [u32; BLOCK]) {
-    const LOW: u64 = 0xFFFF_FFFF;
-    let mut round_key = [key.seed as u32, (key.seed >> 32) as u32];
-    let round_keys: [[u64; 2]; 10] = std::array::from_fn(|_| {
-        let now = round_key.map(u64::from);
-        round_key = [round_key[0].wrapping_add(0x9E37_79B9), round_key[1].wrapping_add(0xBB67_AE85)];
-        now
-    });
-    let lanes = ids.as_chunks::<8>().0.iter().zip(words.as_chunks_mut::<8>().0);
-    for (ids, words) in lanes {
-        let mut c0 = [u64::from(key.position); 8];
-        let mut c1 = ids.map(u64::from);
-        let mut c2 = [u64::from(key.purpose); 8];
-        let mut c3 = [0_u64; 8];
-        for [first_key, second_key] in round_keys {
-            for lane in 0..8 {
-                let first = (c0[lane] & LOW) * 0xD251_1F53;
-                let second = (c2[lane] & LOW) * 0xCD9E_8D57;
-                c0[lane] = (second >> 32) ^ c1[lane] ^ first_key;
-                c1[lane] = second;
-                c2[lane] = (first >> 32) ^ c3[lane] ^ second_key;
-                c3[lane] = first;
-            }
+impl Philox {
+    fn new(key: DrawKey) -> Self {
+        let mut round_key = [key.seed as u32, (key.seed >> 32) as u32];
+        let keys: [[u64; 2]; 10] = std::array::from_fn(|_| {
+            let now = round_key.map(u64::from);
+            round_key = [round_key[0].wrapping_add(0x9E37_79B9), round_key[1].wrapping_add(0xBB67_AE85)];
+            now
+        });
+        let [k1, k2, k3, rest @ ..] = keys;
+        // Round 1: only word 0 has the id in it.
+        let (first, second) =
+            (u64::from(key.position) * FIRST_FACTOR, u64::from(key.purpose) * SECOND_FACTOR);
+        let [c0, c1, c2, c3] = [(second >> 32) ^ k1[0], second, (first >> 32) ^ k1[1], first];
+        // Round 2: words 2 and 3 do.
+        let second = (c2 & LOW) * SECOND_FACTOR;
+        let (early, c0, c1) = ([c0, c3 ^ k2[1]], (second >> 32) ^ c1 ^ k2[0], second);
+        // Round 3: all but word 3.
+        let first = (c0 & LOW) * FIRST_FACTOR;
+        Self { early, third: [c1 ^ k3[0], (first >> 32) ^ k3[1], first], keys: rest }
+    }
+
+    /// The first word of an id in the lower half, in the lower half.
+    #[inline(always)]
+    fn word(&self, id: u64) -> u64 {
+        let of_second = ((id ^ self.early[0]) & LOW) * FIRST_FACTOR;
+        let of_third = (((of_second >> 32) ^ self.early[1]) & LOW) * SECOND_FACTOR;
+        let [mut c0, mut c1] = [(of_third >> 32) ^ self.third[0], of_third];
+        let [mut c2, mut c3] = [of_second ^ self.third[1], self.third[2]];
+        for [first_key, second_key] in self.keys {
+            let (first, second) = ((c0 & LOW) * FIRST_FACTOR, (c2 & LOW) * SECOND_FACTOR);
+            (c0, c1) = ((second >> 32) ^ c1 ^ first_key, second);
+            (c2, c3) = ((first >> 32) ^ c3 ^ second_key, first);
         }
-        *words = c0.map(|word| word as u32);
+        c0
+    }
+}
+
+/// The least word of the [`BLOCK`] ids of each of some blocks.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn least_words(blocks: &[u32], philox: &Philox, words: &mut [u32]) {
+    for (least_word, &at) in words.iter_mut().zip(blocks) {
+        let mut least = u64::MAX;
+        // Ids of 64 bits, whose upper halves mean nothing either.
+        let first = u64::from(at) * BLOCK as u64;
+        for id in first..first + BLOCK as u64 {
+            // What means nothing goes below what is compared.
+            let word = philox.word(id).rotate_left(32);
+            least = if word < least { word } else { least };
+        }
+        *least_word = (least >> 32) as u32;
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn words_of(ids: &[u32], philox: &Philox, words: &mut [u32; BLOCK]) {
+    for (word, &id) in words.iter_mut().zip(ids) {
+        *word = philox.word(id.into()) as u32;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use unisonic_core::numerics::philox::random_word;
-    use unisonic_core::numerics::sampling::{DrawKey, gumbel};
 
     use super::*;
 
-    #[test]
-    fn words_are_those_of_the_specification() {
-        for (seed, position, purpose) in [(0, 0, 0), (u64::MAX, 7, 0), (0x1234_5678_9ABC_DEF0, u32::MAX, 3)] {
-            let ids = std::array::from_fn(|i| (i as u32).wrapping_mul(0x0123_4567) ^ 0x8000_0001);
+    proptest! {
+        #[test]
+        fn words_are_those_of_the_specification(
+            seed: u64, position: u32, purpose in prop_oneof![Just(0), any::<u32>()], block in 0..u32::MAX / BLOCK as u32,
+        ) {
+            let right = |id| random_word(seed, position, id, purpose);
+            let philox = Philox::new(DrawKey { seed, position, purpose });
+            let ids: [u32; BLOCK] = std::array::from_fn(|i| block * BLOCK as u32 + i as u32);
             let mut words = [0; BLOCK];
-            random_words(&ids, DrawKey { seed, position, purpose }, &mut words);
-            assert_eq!(words, ids.map(|id| random_word(seed, position, id, purpose)));
+            words_of(&ids, &philox, &mut words);
+            prop_assert_eq!(words, ids.map(right));
+            let mut least = [0; 2];
+            least_words(&[block, 0], &philox, &mut least);
+            prop_assert_eq!(Some(least[0]), ids.into_iter().map(right).min());
+            prop_assert_eq!(Some(least[1]), (0..BLOCK as u32).map(right).min());
         }
     }
 
     /// Every exponent and a walk through its mantissas, the ends among them.
     #[test]
     fn the_bound_holds_for_every_word() {
+        let mut before = f32::INFINITY;
         for exponent in 0..32 {
             let (first, last) = (1_u64 << exponent, (2_u64 << exponent) - 1);
             let step = (first / 20_000).max(1);
             let walk = (first..=last).step_by(step as usize).chain([last]);
-            for word in walk.map(|word| word as u32).chain([0]) {
+            for word in walk.map(|word| word as u32) {
                 let (noise, bound) = (gumbel(word), noise_bound(word));
                 assert!(noise <= bound && bound <= LARGEST_NOISE, "word {word}: {noise}, {bound}");
                 assert!(noise < 0.0 || bound < noise + 0.8, "word {word}: {noise}, {bound}");
+                assert!(bound <= before, "word {word}");
+                before = bound;
             }
         }
+        assert!(
+            gumbel(0) <= LARGEST_NOISE && gumbel(0) <= noise_bound(0) && noise_bound(1) <= noise_bound(0)
+        );
     }
 }

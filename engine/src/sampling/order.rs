@@ -20,7 +20,7 @@ const FEW: usize = 64;
 /// Entries come by ascending index and are used up. A quickselect: split by a key, add the weights of the upper part, go
 /// on with the part in which `wanted` is reached. Every second split halves the range of keys, so there are at most 64.
 pub fn prefix_end(entries: &mut Vec<Entry>, wanted: u128) -> Option<Entry> {
-    let mut above = 0_u128;
+    let mut above = 0_u64;
     let mut halve = false;
     while entries.len() > FEW {
         let (low, high) = key_range(entries);
@@ -29,8 +29,8 @@ pub fn prefix_end(entries: &mut Vec<Entry>, wanted: u128) -> Option<Entry> {
         }
         let pivot = if halve { middle(low, high) } else { some_median(entries).max(low + 1) };
         halve = !halve;
-        let upper: u128 = entries.iter().map(|e| if e.key >= pivot { u128::from(e.weight) } else { 0 }).sum();
-        if (above + upper) << 32 >= wanted {
+        let upper: u64 = entries.iter().map(|e| if e.key >= pivot { u64::from(e.weight) } else { 0 }).sum();
+        if u128::from(above + upper) << 32 >= wanted {
             entries.retain(|entry| entry.key >= pivot);
         } else {
             above += upper;
@@ -40,8 +40,8 @@ pub fn prefix_end(entries: &mut Vec<Entry>, wanted: u128) -> Option<Entry> {
     // Equal keys are in the right order already, and this sort is fast on them.
     entries.sort_by_key(|entry| (std::cmp::Reverse(entry.key), entry.index));
     let reached = entries.iter().find(|entry| {
-        above += u128::from(entry.weight);
-        above << 32 >= wanted
+        above += u64::from(entry.weight);
+        u128::from(above) << 32 >= wanted
     });
     reached.or(entries.last()).copied()
 }

@@ -3,7 +3,7 @@
 
 use multiversion::multiversion;
 use unisonic_core::numerics::elementary::EXP2;
-use unisonic_core::numerics::filters::{GridSums, sigma_grid};
+use unisonic_core::numerics::filters::GridSums;
 use unisonic_core::numerics::float::{LOG2E, ROUNDER, ord};
 
 /// Ids of a block: the maxima of blocks say which of them need no look.
@@ -46,49 +46,111 @@ pub fn distance(z: f32, z_max: f32) -> u32 {
 
 /// Sum of the integer weights.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub fn weight_sum(z: &[f32], z_max: f32) -> u128 {
-    // Halves of weights are added in u32: (2^16 - 1) * 2^16 and 2^15 * 2^16 both fit.
-    let part = |part: &[f32]| {
-        let (mut high, mut low) = (0_u32, 0_u32);
+pub fn weight_sum(z: &[f32], z_max: f32) -> u64 {
+    let mut total = 0;
+    for part in z.chunks(1 << 16) {
+        // The upper halves of 2^16 weights fit u32, and so do the lower ones, whose sum is the whole one less the upper, mod 2^32.
+        let (mut upper, mut all) = (0_u32, 0_u32);
         for &z in part {
             let weight = integer_weight(z, z_max);
-            high = high.wrapping_add(weight >> 16);
-            low = low.wrapping_add(weight & 0xFFFF);
+            upper = upper.wrapping_add(weight >> 16);
+            all = all.wrapping_add(weight);
         }
-        (u128::from(high) << 16) + u128::from(low)
-    };
-    z.chunks(1 << 16).map(part).sum()
+        total += (u64::from(upper) << 16) + u64::from(all.wrapping_sub(upper << 16));
+    }
+    total
 }
 
 /// Sums of the integer weights, and of weight times distance.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub fn weight_moment(z: &[f32], z_max: f32) -> (u128, u128) {
+pub fn weight_moment(z: &[f32], z_max: f32) -> (u64, u128) {
+    let (mut total, mut total_moment) = (0, 0);
     // A weight is below 2^32 and a distance at most 2^21, so 2^10 products fit u64.
-    let part = |part: &[f32]| {
+    for part in z.chunks(1 << 10) {
         let (mut sum, mut moment) = (0_u64, 0_u64);
         for &z in part {
             let weight = u64::from(integer_weight(z, z_max));
             sum = sum.wrapping_add(weight);
             moment = moment.wrapping_add(weight * u64::from(distance(z, z_max)));
         }
-        (u128::from(sum), u128::from(moment))
-    };
-    z.chunks(1 << 10).map(part).fold((0, 0), |(sum, moment), (s, m)| (sum + s, moment + m))
+        total += sum;
+        total_moment += u128::from(moment);
+    }
+    (total, total_moment)
 }
 
-/// The integer weights of a block.
+/// Buckets of [`histogram`].
+pub const BUCKETS: usize = 1024;
+
+/// The bucket of a logit by how far its [`distance`] is from `centre`: 32 buckets to a logit, the last for all that is beyond.
+#[inline(always)]
+fn bucket(z: f32, z_max: f32, centre: u32) -> u32 {
+    let bucket = distance(z, z_max).abs_diff(centre) >> 10;
+    if bucket < BUCKETS as u32 { bucket } else { BUCKETS as u32 - 1 }
+}
+
+/// Sums of the integer weights by bucket: of logits within 1/32 of each other in distance from `centre`.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub fn weights(z: &[f32], z_max: f32, weights: &mut [u32]) {
-    for (weight, &z) in weights.iter_mut().zip(z) {
-        *weight = integer_weight(z, z_max);
+pub fn histogram(z: &[f32], z_max: f32, centre: u32) -> Box<[u64; BUCKETS]> {
+    let mut sums = Box::new([0; BUCKETS]);
+    let (mut weights, mut buckets) = ([0_u32; BLOCK], [0_u32; BLOCK]);
+    for block in z.chunks(BLOCK) {
+        for ((weight, place), &z) in weights.iter_mut().zip(&mut buckets).zip(block) {
+            *weight = integer_weight(z, z_max);
+            *place = bucket(z, z_max, centre);
+        }
+        for (&weight, &place) in weights.iter().zip(&buckets).take(block.len()) {
+            sums[place as usize % BUCKETS] += u64::from(weight);
+        }
     }
+    sums
+}
+
+/// Which logits of a block, at most [`BLOCK`] of them, are in a bucket of [`histogram`]: bit i for the i-th.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub fn in_bucket(block: &[f32], z_max: f32, centre: u32, wanted: u32) -> u64 {
+    let mut flags = [0; BLOCK];
+    for (flag, &z) in flags.iter_mut().zip(block) {
+        *flag = u8::from(bucket(z, z_max, centre) == wanted);
+    }
+    mask(&flags)
+}
+
+/// Which logits of a block, at most [`BLOCK`] of them, have an [`ord`] of at least `low`: bit i for the i-th.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub fn reaching(block: &[f32], low: i32) -> u64 {
+    let mut flags = [0; BLOCK];
+    for (flag, &z) in flags.iter_mut().zip(block) {
+        *flag = u8::from(ord(z) >= low);
+    }
+    mask(&flags)
+}
+
+/// Bit i is flag i, each 0 or 1. The product brings eight flags, 7 bits apart in their sums, into its highest byte.
+#[inline(always)]
+fn mask(flags: &[u8; BLOCK]) -> u64 {
+    let mut mask = 0;
+    for (i, &eight) in flags.as_chunks::<8>().0.iter().enumerate() {
+        let gathered = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= gathered << (8 * i);
+    }
+    mask
+}
+
+/// `numerics::filters::sigma_grid`, for any z but NaN.
+#[inline(always)]
+pub fn sigma_grid(z: f32) -> i32 {
+    let z = if z > -4000.0 { z } else { -4000.0 };
+    let z = if z < 4000.0 { z } else { 4000.0 };
+    (z * 1024.0 + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i32
 }
 
 /// The sums of top-n-sigma over all logits but -inf.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub fn grid_sums(z: &[f32]) -> GridSums {
+    let mut all = GridSums::default();
     // |Z| is below 2^22: 2^9 of them fit i32, and their squares i64.
-    let part = |part: &[f32]| {
+    for part in z.chunks(1 << 9) {
         let (mut count, mut sum, mut squares) = (0_i32, 0_i32, 0_i64);
         for &z in part {
             let kept = z != f32::NEG_INFINITY;
@@ -97,11 +159,24 @@ pub fn grid_sums(z: &[f32]) -> GridSums {
             sum = sum.wrapping_add(grid);
             squares = squares.wrapping_add(i64::from(grid) * i64::from(grid));
         }
-        GridSums { count: count.into(), sum: sum.into(), squares: squares.into() }
-    };
-    z.chunks(1 << 9).map(part).fold(GridSums::default(), |all, part| GridSums {
-        count: all.count + part.count,
-        sum: all.sum + part.sum,
-        squares: all.squares + part.squares,
-    })
+        all.count += i128::from(count);
+        all.sum += i128::from(sum);
+        all.squares += i128::from(squares);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_have_a_bit_for_each_logit() {
+        for pattern in [0, 1, 1 << 63, u64::MAX, 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210_u64] {
+            let block: [f32; BLOCK] = std::array::from_fn(|i| if pattern >> i & 1 == 1 { 1.0 } else { -1.0 });
+            assert_eq!(reaching(&block, ord(0.0)), pattern);
+            assert_eq!(reaching(&block[..20], ord(0.0)), pattern & 0xF_FFFF);
+            assert_eq!(in_bucket(&block, 1.0, 0, 64), !pattern, "two logits further");
+        }
+    }
 }

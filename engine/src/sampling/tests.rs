@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use unisonic_core::numerics::elementary::log;
-use unisonic_core::numerics::filters::{distance, integer_weight};
+use unisonic_core::numerics::filters::{distance, integer_weight, sigma_grid};
 use unisonic_core::numerics::float::ord;
+use unisonic_core::numerics::sampling::Temperature;
+use unisonic_core::numerics::sampling_chain::SamplingChain;
 
 use super::{Sampler, SamplerError, SamplerOptions, Window, passes};
 
@@ -131,6 +133,8 @@ proptest! {
         for z in [z_max, z_max - below, z_max - below * below * below, f32::NEG_INFINITY] {
             prop_assert_eq!(passes::integer_weight(z, z_max), integer_weight(z, z_max));
             prop_assert_eq!(passes::distance(z, z_max), distance(z, z_max));
+            prop_assert_eq!(passes::sigma_grid(z), sigma_grid(z));
+            prop_assert_eq!(passes::sigma_grid(below), sigma_grid(below));
         }
     }
 }
@@ -152,19 +156,30 @@ fn large_vocabularies() {
     for kind in ["bell", "ties", "equal", "flat", "steep"] {
         let logits = logits_of(152_064, kind, 5);
         let plain = SamplerOptions { temperature: 1.0, seed: 3, ..SamplerOptions::default() };
-        for options in [
+        let drawn = [
             plain.clone(),
             SamplerOptions { top_k: Some(40), ..plain.clone() },
             SamplerOptions { top_k: Some(5000), ..plain.clone() },
             SamplerOptions { top_p: Some(0.95), ..plain.clone() },
+            SamplerOptions { top_p: Some(0.99), min_p: Some(0.001), ..plain.clone() },
             SamplerOptions { min_p: Some(0.05), ..plain.clone() },
             SamplerOptions { typical: Some(0.9), ..plain.clone() },
             SamplerOptions { top_n_sigma: Some(1.0), ..plain.clone() },
-            SamplerOptions { temperature: 0.0, ..plain.clone() },
-        ] {
-            let mut sampler = Sampler::new(&options, 152_064).unwrap();
-            let expected = options.check(152_064).unwrap().choose(&logits, &[1, 2], &|_| true);
-            assert_eq!(sampler.choose(&logits, &[1, 2], None).ok(), expected, "{kind}, {options:?}");
+            SamplerOptions { top_n_sigma: Some(2.0), top_k: Some(1000), ..plain.clone() },
+        ];
+        for options in drawn {
+            let chain = options.check(152_064).unwrap();
+            // Whatever is kept may win where it is hot.
+            for (temperature, seed) in [(0.0, 0), (1.0, 3), (1e4, 4), (1e4, 5)] {
+                let options = SamplerOptions { temperature, seed, ..options.clone() };
+                let chain = SamplingChain {
+                    temperature: Temperature::new(temperature).unwrap(),
+                    seed,
+                    ..chain.clone()
+                };
+                let found = Sampler::new(&options, 152_064).unwrap().choose(&logits, &[1, 2], None);
+                assert_eq!(found.ok(), chain.choose(&logits, &[1, 2], &|_| true), "{kind}, {options:?}");
+            }
         }
     }
 }
