@@ -73,6 +73,32 @@ fn biases_and_penalties_need_no_temperature() {
     assert!(once.iter().enumerate().all(|(at, id)| !once[..at].contains(id)), "{once:?}");
 }
 
+/// Log-probabilities are the model's: no option of sampling changes them, nor who guesses.
+#[test]
+fn logprobs_are_of_the_model_alone() {
+    let plain = run_json(&["--logprobs", "3"]);
+    let tokens = plain["logprobs"].as_array().unwrap();
+    assert_eq!(tokens.len(), 24);
+    for (token, id) in tokens.iter().zip(plain["token_ids"].as_array().unwrap()) {
+        let top = token["top"].as_array().unwrap();
+        assert_eq!((&token["id"], &top[0]["id"], top.len()), (id, id, 3), "greedy is the most probable one");
+        assert_eq!(token["logprob"], top[0]["logprob"]);
+        let logprobs: Vec<f64> = top.iter().map(|of| of["logprob"].as_f64().unwrap()).collect();
+        assert!(logprobs.is_sorted_by(|a, b| a >= b) && logprobs[0] < 0.0, "{logprobs:?}");
+    }
+    assert_eq!(run_json(&["--logprobs", "3", "--chunk", "1"]), plain);
+    // All of them: what is drawn first is among them, and together they are certain.
+    let drawn = run_json(&["--logprobs", "1000", "--temperature", "2", "--top-k", "50"]);
+    let first = &drawn["logprobs"][0];
+    let all = first["top"].as_array().unwrap();
+    assert_eq!((all.len(), &all[..3]), (259, &tokens[0]["top"].as_array().unwrap()[..]));
+    assert!(all.contains(&serde_json::json!({ "id": first["id"], "logprob": first["logprob"] })));
+    let sum: f64 = all.iter().map(|of| of["logprob"].as_f64().unwrap().exp()).sum();
+    assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+    assert!(run_json(&["--logprobs", "0"])["logprobs"][0]["top"].as_array().unwrap().is_empty());
+    assert_eq!(run_json(&[])["logprobs"], Json::Null, "only for those who ask");
+}
+
 #[test]
 fn options_that_cannot_be_are_named() {
     for (args, says) in [

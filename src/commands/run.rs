@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use serde_json::{Value as Json, json};
 use unisonic_core::format::GgufFile;
 use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
 use unisonic_engine::draft::Drafter;
-use unisonic_engine::sampling::Sampler;
+use unisonic_engine::sampling::{Logprobs, MAX_TOP_LOGPROBS, Sampler, TokenLogprob, logprobs};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
 use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
 
@@ -52,6 +53,10 @@ pub struct RunArgs {
     /// Adds logits_sha256 to the JSON: a digest of the bits of every step's logits (f32, little-endian)
     #[arg(long, requires = "json")]
     logits_digest: bool,
+    /// With --json, adds how probable the model finds each token, and its N most probable ones there: before penalties, bias,
+    /// filters and temperature
+    #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_TOP_LOGPROBS)))]
+    logprobs: Option<u32>,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -112,7 +117,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 
     let answer = answer(&mut engine, sampler, drafter, &tokenizer, &prompt, args)?;
     if args.json {
-        let mut line = serde_json::json!({
+        let mut line = json!({
             "model": path.to_string_lossy(),
             "device": engine.device().id,
             "profile": engine.device().profile,
@@ -123,6 +128,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         });
         if let Some(digest) = answer.logits_sha256 {
             line["logits_sha256"] = digest.into();
+        }
+        if args.logprobs.is_some() {
+            line["logprobs"] = answer.logprobs.iter().map(logprobs_json).collect();
         }
         // Not by default: it depends on the machine's speed, and the rest of the line on the input alone.
         if args.speculation.is_given() {
@@ -144,6 +152,8 @@ struct Answer {
     completion: Completion,
     text: String,
     logits_sha256: Option<String>,
+    /// Of each token, if asked for.
+    logprobs: Vec<Logprobs>,
     prompt_time: Duration,
     decode_time: Duration,
 }
@@ -161,6 +171,7 @@ fn answer(
     let mut detokenizer = Detokenizer::new(tokenizer, ControlTokens::Hide);
     let mut text = String::new();
     let mut digest = args.logits_digest.then(LogitsDigest::default);
+    let mut of_tokens = Vec::new();
     let mut output = Ok(());
     interrupt::defer_first_interrupt();
     let started = Instant::now();
@@ -191,6 +202,7 @@ fn answer(
             if let Some(digest) = &mut digest {
                 digest.update(logits);
             }
+            of_tokens.extend(args.logprobs.and_then(|top| logprobs(logits, token, top)));
             if !tokenizer.is_stop(token) {
                 output = emit(&detokenizer.push(token), &mut text);
             }
@@ -210,9 +222,19 @@ fn answer(
         completion,
         text,
         logits_sha256: digest.map(LogitsDigest::finish),
+        logprobs: of_tokens,
         prompt_time: first_token - started,
         decode_time: ended - first_token,
     })
+}
+
+/// `{"id": .., "logprob": .., "top": [{"id": .., "logprob": ..}, ..]}`, the most probable first; read as binary32 the numbers
+/// are those of docs/numerics.md, bit for bit.
+fn logprobs_json(of: &Logprobs) -> Json {
+    let json = |of: &TokenLogprob| json!({ "id": of.token, "logprob": of.logprob });
+    let mut line = json(&of.chosen);
+    line["top"] = of.top.iter().map(json).collect();
+    line
 }
 
 /// The ids of the prompt, whichever way it was given.
