@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use unisonic_devices::DeviceName;
+use unisonic_devices::{DeviceName, FeaturesOff};
 use unisonic_planner::passes::{PASSES, check_off};
 
 use crate::commands::{bench, completions, devices, info, perplexity, pull, run, synth, tokenize};
@@ -84,6 +84,9 @@ pub struct LoadArgs {
     /// Switches an optional pass of the planner off: speed changes, results do not. May be repeated
     #[arg(long = "pass", value_name = "NAME=off", value_parser = parse_pass_off)]
     pub passes_off: Vec<String>,
+    /// Does without something that a GPU has, such as dependent-launches: speed changes, results do not. May be repeated
+    #[arg(long = "feature", value_name = "NAME=off", value_parser = parse_feature_off)]
+    pub features_off: Vec<String>,
     /// Runs no pass of the planner after this one
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(PASSES.iter().map(|pass| pass.name)))]
     pub stop_after: Option<String>,
@@ -115,6 +118,12 @@ pub enum Diagnostic {
 fn parse_pass_off(text: &str) -> Result<String, String> {
     let name = text.strip_suffix("=off").ok_or("expected NAME=off; passes are on unless switched off")?;
     check_off(name).map_err(|error| error.to_string())?;
+    Ok(name.to_owned())
+}
+
+fn parse_feature_off(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix("=off").ok_or("expected NAME=off; features are on unless switched off")?;
+    FeaturesOff::named(&[name.to_owned()]).map_err(|error| error.to_string())?;
     Ok(name.to_owned())
 }
 

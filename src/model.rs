@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use unisonic_core::format::GgufFile;
-use unisonic_devices::OpenOptions;
+use unisonic_devices::{FeaturesOff, OpenOptions};
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_engine::{Clock, Engine, EngineOptions};
 use unisonic_planner::PlanOptions;
@@ -56,6 +56,7 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) 
             threads: args.threads.map(|threads| threads as usize),
             memory_limit_bytes: args.memory_limit,
             launch_passes: LaunchPasses::without(&args.passes_off),
+            features_off: FeaturesOff::named(&args.features_off)?,
         },
     )?;
     let texts = RefCell::new(Vec::new());

@@ -175,6 +175,8 @@ fn passes_that_cannot_be_switched_are_refused_by_name() {
     assert_says(&refused("--pass", "no-such=off"), &["no-such", "hoist-select-outputs"]);
     assert_says(&refused("--pass", "quantize-heads=off"), &["quantize-heads", "cannot be switched off"]);
     assert_says(&refused("--pass", "fuse-heads=on"), &["NAME=off"]);
+    assert_says(&refused("--feature", "no-such=off"), &["no-such", "dependent-launches"]);
+    assert_says(&refused("--feature", "dependent-launches=on"), &["NAME=off"]);
     assert_says(&refused("--stop-after", "no-such"), &["no-such", "hoist-select-outputs"]);
 }
 

@@ -14,7 +14,7 @@ use unisonic_core::kir::{Kernel, Scalar, verify};
 use unisonic_core::launch::Workgroups;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::Rows;
-use unisonic_cuda::driver::{Buffer, CudaMachine, NoCuda, OpenOptions, enumerate, open};
+use unisonic_cuda::driver::{Buffer, CudaMachine, NoCuda, OpenOptions, Without, enumerate, open};
 use unisonic_gpu::machine::{CompileCounts, Dispatch, Machine, MachineError, Span, Times, Work};
 
 /// The first GPU, or none and a line that says so.
@@ -161,6 +161,16 @@ fn device_says_what_it_is() {
 #[test]
 fn device_runs_a_recording_again_with_other_inputs() {
     let Some(machine) = machine("recordings") else { return };
+    runs_of_two_launches(&machine);
+}
+
+#[test]
+fn device_runs_without_what_it_has() {
+    let without = Without { dependent_launches: true };
+    let options = OpenOptions { without, ..OpenOptions::default() };
+    let Some(machine) = machine_with("launches that wait for the end of those before them", options) else {
+        return;
+    };
     runs_of_two_launches(&machine);
 }
 
@@ -544,9 +554,14 @@ fn fake_driver_is_not_called_after_a_loss() {
 #[test]
 fn fake_driver_without_graphs_runs_launches_one_by_one() {
     let Some(libraries) = fake::library("a driver without graphs") else { return };
-    for call in
-        ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphUpload"]
-    {
+    for call in [
+        "cuStreamBeginCapture_v2",
+        "cuStreamEndCapture",
+        "cuGraphInstantiateWithFlags",
+        "cuGraphUpload",
+        // Then launches wait for the end of those before them.
+        "cuLaunchKernelEx",
+    ] {
         let child =
             fake::run(&["child_replays"], Some(libraries), &[("FAKE_CUDA_FAIL", &format!("{call}=801"))]);
         assert!(child.is_success, "{call}: {}", child.text);

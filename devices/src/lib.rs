@@ -2,6 +2,7 @@
 //!
 //! Start reading at [`open`]; [`list()`] is what `unisonic devices` shows.
 
+mod features;
 mod list;
 mod name;
 
@@ -17,6 +18,7 @@ use unisonic_gpu::interpreter::InterpreterMachine;
 use unisonic_gpu::machine::Machine;
 use unisonic_planner::launches::{LaunchPasses, Lowering};
 
+pub use features::{FEATURES, Feature, FeaturesOff, UnknownFeature};
 pub use list::{Backend, Listed, list};
 pub use name::{DeviceName, UnknownDevice};
 
@@ -31,6 +33,8 @@ pub struct OpenOptions {
     pub memory_limit_bytes: Option<u64>,
     /// Which passes over the launches of a GPU run.
     pub launch_passes: LaunchPasses,
+    /// What a GPU has and does without.
+    pub features_off: FeaturesOff,
 }
 
 /// A device that cannot be opened.
@@ -59,7 +63,7 @@ pub enum OpenError {
 
 /// Opens a device.
 pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, OpenError> {
-    let OpenOptions { exact_v, threads, memory_limit_bytes, launch_passes } = options;
+    let OpenOptions { exact_v, threads, memory_limit_bytes, launch_passes, features_off } = options;
     match name {
         DeviceName::Cpu | DeviceName::CpuScalar if exact_v => {
             Ok(Box::new(ScalarDevice::new(Arithmetic::ExactV)))
@@ -72,7 +76,10 @@ pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, O
         _ if exact_v => Err(OpenError::Diagnostic(name)),
         DeviceName::Interpreter => Ok(gpu(InterpreterMachine { hardware: Hardware::SM_86 }, launch_passes)),
         DeviceName::Cuda(index) => {
-            let options = unisonic_cuda::driver::OpenOptions { memory_limit_bytes, ..Default::default() };
+            let without =
+                unisonic_cuda::driver::Without { dependent_launches: features_off.dependent_launches };
+            let options =
+                unisonic_cuda::driver::OpenOptions { memory_limit_bytes, without, ..Default::default() };
             let machine = unisonic_cuda::driver::open(index, options);
             machine
                 .map(|machine| gpu(machine, launch_passes))

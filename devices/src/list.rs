@@ -56,7 +56,7 @@ fn cuda() -> Result<Vec<Listed>, String> {
     let found = unisonic_cuda::driver::enumerate().map_err(|error| error.to_string())?;
     let listed = found.into_iter().map(|found| {
         let (major, minor) = found.compute_capability;
-        let missing = found.target().err().map(|error| error.to_string());
+        let missing = found.target(Default::default()).err().map(|error| error.to_string());
         Listed {
             name: DeviceName::Cuda(found.index),
             hardware: found.name.clone(),

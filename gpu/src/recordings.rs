@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use unisonic_core::kir::Kernel;
+use unisonic_core::kir::abi::addressed;
+use unisonic_core::kir::waits::early_objects;
 use unisonic_core::launch::inputs::InputLayout;
 use unisonic_core::launch::{Area, Checked, Launches, Lowered, Place, Shape};
 use unisonic_core::plan::DeviceError;
@@ -73,6 +75,7 @@ impl<M: Machine> Recordings<M> {
             compiled = self.kernels.len(),
             "recording"
         );
+        Self::assert_early_are_images(&launches);
         let work = self.work(&launches, &kernels);
         Ok((launches, work))
     }
@@ -100,6 +103,22 @@ impl<M: Machine> Recordings<M> {
         let compiled = self.machine.call(|machine| machine.compile(kernel))?;
         self.kernels.insert(text, compiled.clone());
         Ok(compiled)
+    }
+
+    /// What kernels read before they wait for the launches before them, no launch writes.
+    ///
+    /// # Panics
+    /// If it is not in an image: the lowering is wrong, and a GPU would read what was there before.
+    fn assert_early_are_images(launches: &Launches) {
+        let early: Vec<_> = launches.kernels.iter().map(early_objects).collect();
+        for launch in &launches.launches {
+            let (kernel, early) = (&launches.kernels[launch.kernel as usize], &early[launch.kernel as usize]);
+            for (object, place) in addressed(kernel).zip(&launch.places) {
+                let is_right = !early.contains(&object) || matches!(place.area, Area::Image(_));
+                let name = &kernel.objects[object.index()].name;
+                assert!(is_right, "`{}` reads `{name}` early, and {place:?} is no image", kernel.name);
+            }
+        }
     }
 
     fn work(&self, launches: &Launches, kernels: &[M::Kernel]) -> Work<M> {

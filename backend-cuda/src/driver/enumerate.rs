@@ -8,6 +8,7 @@ use unisonic_core::launch::Hardware;
 
 use super::error::{NoCuda, check};
 use super::library::{Version, start};
+use super::machine::Without;
 use crate::ptx::Target;
 
 /// A GPU.
@@ -113,16 +114,20 @@ fn name(device: sys::CUdevice) -> Result<String, NoCuda> {
 }
 
 impl Found {
-    /// What kernels are emitted for. No target after sm_86 has anything that kernels use, and what is emitted for it is known
-    /// to older drivers and runs on all newer GPUs.
-    pub fn target(&self) -> Result<Target, NoCuda> {
+    /// What kernels are emitted for: sm_90, where launches can be dependent and the driver captures that; of the targets
+    /// below, none after sm_86 has anything that kernels use, and what is emitted for it is known to older drivers and runs
+    /// on all newer GPUs.
+    pub fn target(&self, without: Without) -> Result<Target, NoCuda> {
         let (major, minor) = self.compute_capability;
         let best = Target::for_compute_capability(major, minor);
         let best = best.ok_or_else(|| NoCuda::OldDevice {
             name: self.name.clone(),
             capability: self.compute_capability,
         })?;
-        Ok(best.min(Target::Sm86))
+        let depends = best.has_dependent_launches()
+            && !without.dependent_launches
+            && self.driver >= Version::DEPENDENT_LAUNCHES;
+        Ok(if depends { Target::Sm90 } else { best.min(Target::Sm86) })
     }
 
     /// What kernels may use of it.
@@ -162,9 +167,25 @@ mod tests {
     fn all_gpus_from_sm_86_on_offer_the_same() {
         for (capability, shared_kib) in [((8, 6), 99), ((8, 9), 99), ((9, 0), 227), ((12, 0), 99)] {
             let found = gpu(capability, shared_kib);
-            let target = found.target().expect("a target");
+            let target = found.target(Without::default()).expect("a target");
             assert_eq!(target, Target::Sm86);
             assert_eq!(found.hardware(target), Hardware { multiprocessors: 20, ..Hardware::SM_86 });
+        }
+    }
+
+    #[test]
+    fn launches_are_dependent_from_sm_90_on_where_the_driver_captures_that() {
+        let driver = Version { major: 12, minor: 3 };
+        for (capability, driver, expected) in [
+            ((8, 9), driver, Target::Sm86),
+            ((9, 0), Version { minor: 2, ..driver }, Target::Sm86),
+            ((9, 0), driver, Target::Sm90),
+            ((12, 0), Version { major: 13, minor: 0 }, Target::Sm90),
+        ] {
+            let found = Found { driver, ..gpu(capability, 99) };
+            assert_eq!(found.target(Without::default()), Ok(expected), "{capability:?} {driver}");
+            let without = Without { dependent_launches: true };
+            assert_eq!(found.target(without), Ok(Target::Sm86));
         }
     }
 
@@ -179,12 +200,12 @@ mod tests {
             ((6, 1), 48, Target::Sm61, 48, less),
         ] {
             let found = gpu(capability, kib);
-            assert_eq!(found.target(), Ok(target));
+            assert_eq!(found.target(Without::default()), Ok(target));
             let hardware = found.hardware(target);
             assert_eq!(hardware.shared_len_bytes, expected_kib * 1024, "{capability:?}");
             assert_eq!(hardware.caps, caps, "{capability:?}");
         }
-        let error = gpu((6, 0), 48).target();
+        let error = gpu((6, 0), 48).target(Without::default());
         assert_eq!(error, Err(NoCuda::OldDevice { name: "a GPU".to_owned(), capability: (6, 0) }));
     }
 }

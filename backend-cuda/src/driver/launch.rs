@@ -51,22 +51,34 @@ impl Launch {
         matches!(self.workgroups, Workgroups::Fixed(_))
     }
 
-    /// Puts it into a stream.
+    /// Whether it may begin before the launch before it has ended, and then waits for that itself.
+    pub fn is_dependent(&self) -> bool {
+        self.kernel.is_dependent()
+    }
+
+    /// Puts it into a stream, if it has any workgroups; whether it has. With `early` it may begin before the launch that
+    /// comes before it has ended.
     ///
     /// # Safety
-    /// It lives until the stream, or the graph that is captured from it, is done with it.
-    pub unsafe fn enqueue(&self, stream: &Stream, tiles: TileCounts) -> Result<(), MachineError> {
+    /// `early` only where this and the launch before it are dependent. It lives until the stream, or the graph that is captured from it, is done with it.
+    pub unsafe fn enqueue(
+        &self,
+        stream: &Stream,
+        tiles: TileCounts,
+        early: bool,
+    ) -> Result<bool, MachineError> {
         let workgroups = size(self.workgroups, tiles).ok_or_else(|| MachineError::Driver {
             call: format!("the launch of `{}`", self.kernel.name()),
             reason: format!("{:?} is too much for {tiles:?}", self.workgroups),
         })?;
         if workgroups == 0 {
-            return Ok(());
+            return Ok(false);
         }
         // SAFETY: there are as many arguments as the kernel has; this holds the kernel and the buffers, and lives long enough
         // as the caller says. That a kernel which verifies touches only its objects' elements, and that they lie in the
         // spans, is the contract of `Machine::record`.
-        unsafe { self.kernel.launch(stream.raw(), workgroups, &mut self.arguments.pointers()) }
+        unsafe { self.kernel.launch(stream.raw(), workgroups, &mut self.arguments.pointers(), early) }?;
+        Ok(true)
     }
 }
 

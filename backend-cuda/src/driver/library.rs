@@ -21,6 +21,9 @@ impl Version {
     /// The oldest that has all functions that are called, and knows PTX 7.4, the newest that is emitted for the targets in use.
     pub const OLDEST: Version = Version { major: 11, minor: 4 };
 
+    /// The first that captures dependent launches into graphs, as edges that do not wait for the end of a launch.
+    pub const DEPENDENT_LAUNCHES: Version = Version { major: 12, minor: 3 };
+
     /// From `1000 * major + 10 * minor`.
     fn from_number(number: u32) -> Self {
         Self { major: number / 1000, minor: number % 1000 / 10 }
@@ -80,6 +83,9 @@ const FUNCTIONS: [&str; 43] = [
     "cuGraphExecDestroy",
 ];
 
+/// A function that newer drivers have: looked for with [`has`] before it is called.
+pub const LAUNCH_WITH_ATTRIBUTES: &str = "cuLaunchKernelEx";
+
 /// Opens the library and starts the driver, once for the process; which version it is. After this, functions of
 /// [`FUNCTIONS`] can be called.
 pub fn start() -> Result<Version, NoCuda> {
@@ -121,8 +127,8 @@ pub fn elapsed_time() -> Option<ElapsedTime> {
     unsafe { sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime").ok().map(|function| *function) }
 }
 
-/// Whether the library, which is there, has a function.
-fn has(function: &str) -> bool {
+/// Whether the library, which [`start`] found, has a function.
+pub fn has(function: &str) -> bool {
     // SAFETY: what is found is not used, so its type does not matter.
     unsafe { sys::culib().get::<*const ()>(function.as_bytes()).is_ok() }
 }
@@ -173,7 +179,8 @@ mod tests {
             .collect();
         called.sort_unstable();
         called.dedup();
-        let mut looked_for = FUNCTIONS.map(|function| &function["cu".len()..]);
+        let looked_for = FUNCTIONS.into_iter().chain([LAUNCH_WITH_ATTRIBUTES]);
+        let mut looked_for: Vec<&str> = looked_for.map(|function| &function["cu".len()..]).collect();
         looked_for.sort_unstable();
         assert_eq!(called, looked_for);
     }

@@ -13,6 +13,7 @@ use unisonic_gpu::machine::{CompileCounts, Machine, MachineError, Times, Work};
 use super::context::Context;
 use super::enumerate::{Found, find};
 use super::error::NoCuda;
+use super::library::{LAUNCH_WITH_ATTRIBUTES, has};
 use super::memory::{Account, Buffer, free_bytes};
 use super::module::{Compiler, CudaKernel};
 use super::recording::Recording;
@@ -30,6 +31,15 @@ pub struct OpenOptions {
     pub memory_limit_bytes: Option<u64>,
     /// Where compiled kernels are kept for the next start.
     pub cache: Option<Arc<Cache>>,
+    /// What the GPU has and is not to be used.
+    pub without: Without,
+}
+
+/// What is not used although the GPU has it, as if it were an older one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Without {
+    /// Launches that begin before those before them have ended.
+    pub dependent_launches: bool,
 }
 
 /// Opens the GPU of a number.
@@ -38,7 +48,9 @@ pub struct OpenOptions {
 /// Those of [`super::enumerate`]; if there is no such GPU or it is too old; if it cannot be used.
 pub fn open(index: u32, options: OpenOptions) -> Result<CudaMachine, NoCuda> {
     let (device, found) = find(index)?;
-    let target = found.target()?;
+    let mut without = options.without;
+    without.dependent_launches |= !has(LAUNCH_WITH_ATTRIBUTES);
+    let target = found.target(without)?;
     let mut hardware = found.hardware(target);
     if let Some(limit) = options.multiprocessors {
         hardware.multiprocessors = hardware.multiprocessors.min(limit.max(1));

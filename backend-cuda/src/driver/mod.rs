@@ -17,8 +17,10 @@
 //! is answered with [`Lost`](unisonic_gpu::machine::MachineError::Lost) without asking the driver, and nothing is freed but the
 //! context itself.
 //!
-//! Programmatic dependent launch (sm_90) would let a kernel load weights while the one before it ends: an attribute of the
-//! launches in `launch.rs` and two instructions in the kernels.
+//! **Dependent launches.** From sm_90 on, and with a driver for CUDA 12.3, a launch that follows a launch begins before that
+//! has ended, and waits for it by an instruction ([`crate::ptx`]): by then its weights are on their way. As each kernel waits
+//! before it touches what another writes, and before it ends, what ends after a launch ends after all before that. Copies
+//! and events wait for the whole of what is before them, and launches after them likewise.
 
 mod context;
 mod enumerate;
@@ -39,7 +41,7 @@ mod upload;
 pub use enumerate::{Found, enumerate};
 pub use error::NoCuda;
 pub use library::Version;
-pub use machine::{CudaMachine, OpenOptions, open};
+pub use machine::{CudaMachine, OpenOptions, Without, open};
 pub use memory::Buffer;
 pub use module::CudaKernel;
 pub use recording::Recording;

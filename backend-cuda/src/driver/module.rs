@@ -31,6 +31,8 @@ struct Loaded {
     params: usize,
     workgroup: u32,
     dynamic_shared_len_bytes: u32,
+    /// Whether it waits for the launches before it.
+    is_dependent: bool,
 }
 
 // SAFETY: the driver API may be called from any thread with any module; nothing else is behind the pointers.
@@ -72,6 +74,7 @@ impl Compiler {
             params: kernel.params.len(),
             workgroup: kernel.workgroup,
             dynamic_shared_len_bytes: dynamic_shared_len_bytes(kernel),
+            is_dependent: self.target.has_dependent_launches(),
         };
         loaded.find_entry(&entry_name?)?;
         Ok(CudaKernel(Arc::new(loaded)))
@@ -252,10 +255,15 @@ impl CudaKernel {
         (self.0.addresses, self.0.params)
     }
 
-    /// Puts a launch into a stream.
+    /// Whether a launch may begin before the one before it has ended: it waits for that itself.
+    pub(super) fn is_dependent(&self) -> bool {
+        self.0.is_dependent
+    }
+
+    /// Puts a launch into a stream; with `early` it may begin before the launch that comes before it has ended.
     ///
     /// # Safety
-    /// `arguments` points to as many addresses and parameters as [`CudaKernel::record`] says, in the order of
+    /// `early` only of a kernel that is [`CudaKernel::is_dependent`], after a launch of another that is. `arguments` points to as many addresses and parameters as [`CudaKernel::record`] says, in the order of
     /// [`unisonic_core::kir::abi`]; until the launch is done (or the graph that is captured is no more) the addresses are of
     /// memory that holds all the kernel touches, and the kernel is loaded.
     pub(super) unsafe fn launch(
@@ -263,9 +271,14 @@ impl CudaKernel {
         stream: sys::CUstream,
         workgroups: u32,
         arguments: &mut [*mut c_void],
+        early: bool,
     ) -> Result<(), MachineError> {
         let Loaded { context, entry, workgroup, dynamic_shared_len_bytes, .. } = &*self.0;
         context.enter()?;
+        if early {
+            // SAFETY: as the caller says.
+            return unsafe { self.launch_early(stream, workgroups, arguments) };
+        }
         // SAFETY: the entry takes this record, and the caller vouches for the rest; the driver has copied the arguments when
         // it returns.
         let result = unsafe {
@@ -284,6 +297,36 @@ impl CudaKernel {
                 ptr::null_mut(),
             )
         };
+        context.check(&format!("the launch of `{}`", self.0.name), result)
+    }
+
+    unsafe fn launch_early(
+        &self,
+        stream: sys::CUstream,
+        workgroups: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), MachineError> {
+        let Loaded { context, entry, workgroup, dynamic_shared_len_bytes, .. } = &*self.0;
+        let mut value = sys::CUlaunchAttributeValue { pad: [0; 64] };
+        value.programmaticStreamSerializationAllowed = 1;
+        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        let mut attribute = sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let config = sys::CUlaunchConfig {
+            gridDimX: workgroups,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: *workgroup,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: *dynamic_shared_len_bytes,
+            hStream: stream,
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: the function is there, as the kernel is dependent; the configuration and its one attribute live through
+        // the call; the rest is as for `launch`.
+        let result =
+            unsafe { sys::cuLaunchKernelEx(&config, *entry, arguments.as_mut_ptr(), ptr::null_mut()) };
         context.check(&format!("the launch of `{}`", self.0.name), result)
     }
 }

@@ -3,6 +3,7 @@
 //! Where no size depends on the run, everything is one graph: inputs to the device, launches one after the other, results
 //! to the host. Otherwise the same is put into the stream piece by piece in each run, which costs some microseconds a launch.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use unisonic_core::launch::inputs::TileCounts;
@@ -31,6 +32,8 @@ struct Recorded {
     results: Pinned,
     copies: Vec<Copy>,
     stamps: Stamps,
+    /// Whether launches that can may begin before those before them have ended.
+    begins_early: Cell<bool>,
 }
 
 /// Events between the launches, for their times.
@@ -119,6 +122,7 @@ impl Recording {
             results: Pinned::new(stream, copies.iter().map(|copy| copy.len_bytes).sum())?,
             copies,
             stamps,
+            begins_early: Cell::new(true),
         };
         // What is in the stream, such as uploads, would not be part of the capture, and need not be waited for.
         let graph = if work.is_fixed() { work.graph()? } else { None };
@@ -173,6 +177,10 @@ impl Recorded {
         // SAFETY: `Recording` holds the graph and all of this, and drops the graph first.
         match Graph::capture(&self.stream, || unsafe { self.enqueue(TileCounts::default()) }) {
             Ok(graph) => Ok(Some(graph)),
+            Err(MachineError::Driver { call, reason }) if self.begins_early.replace(false) => {
+                tracing::debug!("launches wait for the end of those before them: {call} failed: {reason}");
+                self.graph()
+            }
             Err(MachineError::Driver { call, reason }) => {
                 tracing::warn!("launches run one by one, which is slower: {call} failed: {reason}");
                 Ok(None)
@@ -186,17 +194,22 @@ impl Recorded {
     /// # Safety
     /// This lives, and its pinned memory is left alone, until the stream, or the graph that is captured from it, is done.
     unsafe fn enqueue(&self, tiles: TileCounts) -> Result<(), MachineError> {
-        let Self { stream, inputs, input, launches, results, copies, stamps } = self;
+        let Self { stream, inputs, input, launches, results, copies, stamps, .. } = self;
         if input.len_bytes > 0 {
             // SAFETY: the buffer has that length and is held; the caller vouches for the rest.
             unsafe { stream.copy_to_device(input.address, inputs, input.len_bytes) }?;
         }
+        // What a launch that begins early comes after is a launch, and not an event or a copy.
+        let mut is_after_launch = false;
         let stamp = |events: &[Event]| events.iter().try_for_each(|event| event.stamp(stream));
         stamp(stamps.before())?;
         for (number, launch) in launches.iter().enumerate() {
-            // SAFETY: as the caller says.
-            unsafe { launch.enqueue(stream, tiles) }?;
-            stamp(stamps.after(number, launches.len()))?;
+            let early = is_after_launch && launch.is_dependent() && self.begins_early.get();
+            // SAFETY: as the caller says; all launches are of one machine, so that all are dependent if one is.
+            is_after_launch |= unsafe { launch.enqueue(stream, tiles, early) }?;
+            let after = stamps.after(number, launches.len());
+            stamp(after)?;
+            is_after_launch &= after.is_empty();
         }
         let mut offset_bytes = 0;
         for copy in copies.iter().filter(|copy| copy.len_bytes > 0) {

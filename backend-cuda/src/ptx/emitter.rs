@@ -127,6 +127,7 @@ impl<'k> Emitter<'k> {
             Op::CopyCommit => mem::copy_commit(self),
             Op::CopyWait => mem::copy_wait(self, inst),
             Op::Barrier => mem::barrier(self),
+            Op::WaitLaunches => mem::wait_launches(self),
             Op::ShuffleXor => lanes::exchange(self, inst, "bfly"),
             Op::Broadcast => lanes::exchange(self, inst, "idx"),
             Op::Dot4 => dot::dot4(self, inst),
@@ -349,6 +350,11 @@ impl<'k> Emitter<'k> {
 }
 
 impl Emitter<'_> {
+    /// Emits what comes before the body.
+    pub fn begin(&mut self) {
+        mem::begin(self);
+    }
+
     /// Emits the statements of a block.
     pub fn block(&mut self, block: &unisonic_core::kir::kernel::Block) {
         flow::block(self, block);

@@ -1,6 +1,7 @@
 //! Memory: addresses, loads, stores, copies, barriers.
 
 use unisonic_core::kir::kernel::{Attr, Inst, ObjectId, Space, Value};
+use unisonic_core::kir::waits::has_wait;
 
 use super::ELEM_LEN_BYTES;
 use super::address::Terms;
@@ -9,7 +10,7 @@ use super::emitter::{Emitter, View};
 use super::registers::{File, Register, Word};
 use super::target::Target;
 
-/// `load`. What nobody writes goes through the path for read-only data.
+/// `load`. What nobody writes goes through the path for read-only data, where that is so from beginning to end.
 pub fn load(e: &mut Emitter<'_>, inst: &Inst) {
     load_with(e, inst, "");
 }
@@ -27,6 +28,9 @@ pub fn load_stream(e: &mut Emitter<'_>, inst: &Inst) {
 fn load_with(e: &mut Emitter<'_>, inst: &Inst, cache: &str) {
     let Attr::Object(id) = inst.attr else { return };
     let space = match e.kernel.objects[id.index()].space {
+        // Where a kernel begins before the launches before it have ended, what it reads may be written meanwhile; and loads of
+        // the other path would be moved behind the wait that they are there to come before.
+        Space::Read if e.target.has_dependent_launches() => "global",
         Space::Read => "global.nc",
         Space::Write | Space::ReadWrite => "global",
         Space::Shared { .. } => "shared",
@@ -69,6 +73,24 @@ pub fn copy_wait(e: &mut Emitter<'_>, inst: &Inst) {
 /// `barrier`: also orders what the workgroup's threads did to memory before and after it.
 pub fn barrier(e: &mut Emitter<'_>) {
     e.line(format_args!("bar.sync 0;"));
+}
+
+/// What comes before all else where a launch may begin before those before it have ended: those after it may begin as soon
+/// as all of its workgroups have. It waits at once unless the kernel says when.
+pub fn begin(e: &mut Emitter<'_>) {
+    if e.target.has_dependent_launches() {
+        e.line(format_args!("griddepcontrol.launch_dependents;"));
+        if !has_wait(e.kernel) {
+            wait_launches(e);
+        }
+    }
+}
+
+/// `wait_launches`: until those before have ended and what they wrote is seen.
+pub fn wait_launches(e: &mut Emitter<'_>) {
+    if e.target.has_dependent_launches() {
+        e.line(format_args!("griddepcontrol.wait;"));
+    }
 }
 
 /// The address of an element, for brackets: that of an element which others have computed already if there is

@@ -10,6 +10,10 @@
 //! A launch has `workgroup` threads a block in one dimension, and [`dynamic_shared_len_bytes`] of dynamic
 //! shared memory.
 //!
+//! **Order.** From sm_90 on a launch may begin before those before it have ended (programmatic dependent launch): kernels let
+//! those after them begin, and wait for those before them, before they touch what another launch writes
+//! (`core::kir::waits`).
+//!
 //! **Arithmetic** is what the table of operations says, on every target: each float operation is one `add`,
 //! `sub` or `mul` with `.rn`, which keeps subnormals and is never contracted. `tests/proof.rs` holds that
 //! nothing else is emitted.
@@ -44,6 +48,7 @@ const MAX_STATIC_SHARED_LEN_BYTES: u32 = 48 * 1024;
 /// [`entry_name`]. The same input gives the same bytes.
 pub fn emit(kernel: &Kernel, target: Target) -> String {
     let mut emitter = Emitter::new(kernel, target);
+    emitter.begin();
     emitter.block(&kernel.body);
     emitter.module()
 }

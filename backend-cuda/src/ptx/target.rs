@@ -85,6 +85,11 @@ impl Target {
         Caps { mma16: from_sm80, mma32: from_sm80, load_b: false, copy_async: from_sm80, ..Caps::ALL }
     }
 
+    /// Whether a launch may begin before those before it have ended, and wait for them itself (`griddepcontrol`).
+    pub fn has_dependent_launches(self) -> bool {
+        self >= Target::Sm90
+    }
+
     /// Largest shared memory of a workgroup (CUDA C++ Programming Guide, technical specifications per compute
     /// capability).
     pub fn max_shared_len_bytes(self) -> u32 {

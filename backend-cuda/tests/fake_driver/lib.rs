@@ -503,6 +503,48 @@ unsafe extern "C" fn cuLaunchKernel(
         if grid == 0 { 1 } else { state.put(stream, op) }
     })
 }
+/// `CUlaunchConfig`, and the one attribute of it that is known: a launch that begins before the one before it has ended.
+#[repr(C)]
+struct Config {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared: c_uint,
+    stream: u64,
+    attributes: *const Attribute,
+    attribute_count: c_uint,
+}
+#[repr(C, align(8))]
+struct Attribute {
+    id: c_uint,
+    pad: [c_char; 4],
+    value: c_int,
+    rest: [c_char; 60],
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLaunchKernelEx(
+    config: *const Config,
+    function: u64,
+    record: *const *const c_void,
+    extra: *const c_void,
+) -> Result {
+    let Config { grid, block, shared, stream, attributes, attribute_count } = unsafe { config.read() };
+    let attribute = unsafe { attributes.read() };
+    if (attribute_count, attribute.id, attribute.value) != (1, 6, 1) {
+        end("other attributes than that of an early launch");
+    }
+    let code = call("cuLaunchKernelEx", |state| {
+        let ops = state.captures.get(&stream).or_else(|| state.streams.get(&stream));
+        match ops.and_then(|ops| ops.last()) {
+            Some(Op::Launch { .. }) => 0,
+            _ => end("an early launch that does not come after a launch"),
+        }
+    });
+    if code != 0 {
+        return code;
+    }
+    let ([x, y, z], [a, b, c]) = (grid, block);
+    unsafe { cuLaunchKernel(function, x, y, z, a, b, c, shared, stream, record, extra) }
+}
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGraphInstantiateWithFlags(to: Out, graph: u64, _: u64) -> Result {
     call("cuGraphInstantiateWithFlags", |state| {

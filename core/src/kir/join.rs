@@ -11,6 +11,7 @@ use super::kernel::{
 };
 use super::op::Op;
 use super::types::Scalar;
+use super::waits::has_wait;
 
 /// A kernel and how it is launched.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,8 @@ pub fn join(segments: &[Segment<'_>]) -> Joined {
     let mut joiner = Joiner { kernel, buffers: vec![], taken_by: vec![] };
     let group = joiner.define(Scalar::U32);
     let is_group = Inst { op: Op::GroupId, attr: Attr::None, operands: vec![], result: Some(group) };
-    let mut body = joiner.chain(segments, Start { group, first: None, number: 0, before: 0 });
+    let has_wait = segments.iter().any(|segment| has_wait(segment.kernel));
+    let mut body = joiner.chain(segments, Start { group, first: None, number: 0, before: 0, has_wait });
     body.stmts.insert(0, Stmt::Inst(is_group));
     let Joiner { kernel, buffers, .. } = joiner;
     Joined { kernel: Kernel { body, ..kernel }, buffers: buffers.into_iter().flatten().collect() }
@@ -87,6 +89,8 @@ struct Start {
     number: usize,
     /// How many workgroups they have.
     before: u32,
+    /// Whether one of the segments says when it waits for the launches before: then those do that wait before all else.
+    has_wait: bool,
 }
 
 struct Joiner {
@@ -142,7 +146,12 @@ impl Joiner {
         });
         let objects = objects.collect();
         assert!(buffers.next().is_none(), "more buffers than objects");
-        Copy { values, params, objects, start }.block(&of.body)
+        let mut block = Copy { values, params, objects, start }.block(&of.body);
+        if start.has_wait && !has_wait(of) {
+            let wait = Inst { op: Op::WaitLaunches, attr: Attr::None, operands: vec![], result: None };
+            block.stmts.insert(0, Stmt::Inst(wait));
+        }
+        block
     }
 
     fn add(&mut self, object: Object, buffer: Option<u32>, segment: usize) -> ObjectId {

@@ -4,10 +4,11 @@ use super::super::abi::addressed;
 use super::super::build::{Build, kernel};
 use super::super::interp::{Launch, run};
 use super::super::legal::{Caps, legalize};
+use super::super::waits::early_objects;
 use super::super::{parse, verify};
 use super::*;
 
-/// `y = x*factor + number of the workgroup`, through shared memory, a loop and a parameter.
+/// `y = x*factor + number of the workgroup`, through shared memory, a loop and a parameter. One of them reads `x` early.
 fn scale(name: &str, elem: Scalar, len: u32, resident: Option<u32>) -> Kernel {
     kernel(name, 32, |k: &Build| {
         resident.into_iter().for_each(|workgroups| k.resident(workgroups));
@@ -15,7 +16,11 @@ fn scale(name: &str, elem: Scalar, len: u32, resident: Option<u32>) -> Kernel {
         let (x, y) = (k.read("x", Scalar::U32), k.write("y", Scalar::U32));
         let turned = k.shared("turned", elem, len);
         let at = k.group_id() * 32 + k.local_id();
-        turned.store(k.local_id(), x.load(at).cast(elem));
+        let word = x.load(at).cast(elem);
+        if resident == Some(3) {
+            k.wait_launches();
+        }
+        turned.store(k.local_id(), word);
         k.barrier();
         let other = turned.load(k.local_id() ^ 31).cast(Scalar::U32);
         let [sum] = k.fold(k.u32(0), factor, 1, [k.group_id()], |_, [sum]| [sum + other]);
@@ -50,6 +55,7 @@ fn segments_run_as_they_did_alone() {
     let Joined { kernel: joined, buffers } = join(&segments);
     assert_eq!(buffers, [0, 1, 2, 3, 4, 5]);
     assert_eq!(verify(&joined), [], "{joined}");
+    assert_eq!(early_objects(&joined).len(), 1, "others wait before all else: {joined}");
     assert_eq!(parse(&joined.to_string()).as_ref(), Ok(&joined));
     assert_eq!((&joined.name[..], joined.resident), ("one_and_other", Some(2)));
     let shared: Vec<_> =

@@ -23,6 +23,7 @@ pub mod random;
 pub mod types;
 mod uniform;
 pub mod verify;
+pub mod waits;
 
 pub use kernel::Kernel;
 pub use op::Op;

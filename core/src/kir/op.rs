@@ -300,6 +300,9 @@ ops! {
         CopyWait = "copy_wait" (), Any, false, Index, Writes, "";
         /// Waits for the workgroup; what was written to shared memory before it is seen after it.
         Barrier = "barrier" (), Any, false, None, Waits, "";
+        /// Waits for the launches before this one, where it may begin before they have ended. Before it a kernel
+        /// only reads objects that no launch writes; one without it waits before all else.
+        WaitLaunches = "wait_launches" (), Any, false, None, Waits, "";
     }
     Lanes {
         /// The value of the invocation whose number in the cluster differs by a mask. Clusters are runs of
@@ -441,7 +444,7 @@ mod tests {
             let row = op.row();
             let expected = match (row.family, op) {
                 (Family::Mem, Op::Load | Op::LoadStream) => Effect::Reads,
-                (Family::Mem, Op::Barrier) => Effect::Waits,
+                (Family::Mem, Op::Barrier | Op::WaitLaunches) => Effect::Waits,
                 (Family::Mem, _) => Effect::Writes,
                 (Family::Matrix, Op::LoadB) => Effect::ReadsTogether,
                 (Family::Lanes | Family::Matrix, _) => Effect::Exchanges,

@@ -35,7 +35,12 @@ pub fn random_kernel(seed: u64, size: u32) -> (Kernel, Launch) {
         let mut writer =
             Writer { k, random: &mut random, input, shared, matrices, known: vec![], nesting: 0 };
         writer.known = vec![param, id, k.local_id(), input.load(id)];
-        writer.statements(size, true);
+        writer.statements(size / 2, true);
+        // So far it has read what no launch writes.
+        if writer.random.below(2) == 0 {
+            k.wait_launches();
+        }
+        writer.statements(size - size / 2, true);
         // Everything that is visible at the end counts.
         let mut sum = k.u32(0);
         for value in writer.known.clone() {

@@ -163,6 +163,11 @@ impl Build {
         self.no_result(Op::Barrier, Attr::None, &[]);
     }
 
+    /// Waits for the launches before this one ([`super::op::Op::WaitLaunches`]).
+    pub fn wait_launches(&self) {
+        self.no_result(Op::WaitLaunches, Attr::None, &[]);
+    }
+
     /// A vector of two or four values of one type.
     pub fn vector<'k, const N: usize>(&'k self, parts: [V<'k>; N]) -> V<'k> {
         let op = if N == 2 { Op::Vec2 } else { Op::Vec4 };

@@ -18,6 +18,7 @@ pub fn cases(op: Op) -> Vec<Case> {
                 case(op, &format!("load_b_{stride}"), WORKGROUP, |writer| writer.loads_of_b(stride))
             })
             .into(),
+        Op::WaitLaunches => vec![case(op, op.row().mnemonic, WORKGROUP, |writer| writer.waits())],
         Op::Barrier => vec![case(op, op.row().mnemonic, WORKGROUP, |writer| writer.barriers())],
         _ => vec![],
     }
@@ -141,6 +142,20 @@ impl<'k> Writer<'k> {
         shared.store(self.lane * 4, stored);
         k.barrier();
         self.keep(shared.load_b(of_cluster, stride));
+    }
+
+    /// In the first turn of a loop, after what no launch writes has been read and before all else.
+    fn waits(&self) {
+        let k = self.k;
+        let early = self.buffer("early", Scalar::U32, Space::Read, Contents::Words, 2 * INVOCATIONS);
+        let late = self.buffer("late", Scalar::U32, Space::Read, Contents::Words, 2 * INVOCATIONS);
+        let [sum] = k.fold(k.u32(0), k.u32(2), 1, [k.u32(0)], |turn, [sum]| {
+            let (at, first) = (self.i + turn * INVOCATIONS, turn.eq(k.u32(0)));
+            let word = early.load_stream(at, 1);
+            k.when(first, || k.wait_launches());
+            [sum + (word ^ late.load(at))]
+        });
+        self.keep(sum);
     }
 
     /// What others wrote before a barrier, to a buffer and to shared memory, in a loop.

@@ -7,6 +7,7 @@
 
 use super::super::kernel::{Attr, Inst, Kernel, ObjectId, Space};
 use super::super::op::{MATRIX_CLUSTER, Op};
+use super::super::waits::is_early;
 use super::active::Active;
 use super::copies::Copy;
 use super::{Machine, Trap};
@@ -247,8 +248,13 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 impl Machine<'_> {
     /// An operation on memory.
     pub(super) fn mem(&mut self, inst: &Inst, active: &Active) -> Result<(), Trap> {
+        if self.is_early && !is_early(self.kernel, inst) {
+            let problem = "the launches before this one have not been waited for".to_owned();
+            return Err(self.trap(active.lanes().next().unwrap_or(0), self.kernel.inst_text(inst), problem));
+        }
         match (inst.op, inst.attr) {
             (Op::Barrier, _) => self.memory.epoch += 1,
+            (Op::WaitLaunches, _) => self.is_early = false,
             (Op::Store, Attr::Object(id)) => return self.store(inst, id, active),
             (Op::LoadB, Attr::Columns { of, stride }) => return self.load_b(inst, of, stride, active),
             (Op::CopyAsync, Attr::Copy { to, from }) => return self.begin_copy(inst, to, from, active),

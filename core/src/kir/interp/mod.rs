@@ -1,7 +1,8 @@
 //! Runs kernels on the host, a workgroup in lockstep: every statement for all invocations, then the next.
 //!
 //! It reports what a GPU would do silently: elements out of bounds, shared memory that was not written, two
-//! invocations that touch an element without a barrier between them, divisors of 0, kernels that do not end.
+//! invocations that touch an element without a barrier between them, what is touched too early
+//! ([`super::waits`]), divisors of 0, kernels that do not end.
 //! Start reading at [`run`]. `pure.rs` says of each operation what registers become; the families of the table
 //! have files of their names: `alu.rs`, `shape.rs`, `mem.rs` (with `copies.rs` for copies under way),
 //! `lanes.rs`, `dot.rs`, `matrix.rs`.
@@ -18,6 +19,7 @@ mod shape;
 
 use super::kernel::{Block, Inst, Kernel, Stmt, Value};
 use super::op::{Family, Op};
+use super::waits::has_wait;
 use active::Active;
 use copies::Copies;
 use mem::Memory;
@@ -60,13 +62,24 @@ pub fn run(kernel: &Kernel, launch: &mut Launch) -> Result<(), Trap> {
     let memory = Memory::new(kernel, std::mem::take(&mut launch.buffers));
     let copies = Copies::new(lanes);
     let (params, fuel) = (&launch.params[..], launch.fuel);
-    let mut machine = Machine { kernel, lanes, params, fuel, group: 0, registers, memory, copies };
+    let has_wait = has_wait(kernel);
+    let mut machine =
+        Machine { kernel, lanes, params, fuel, group: 0, registers, memory, copies, is_early: has_wait };
     let everyone = Active::all(lanes);
     let result = (0..launch.groups).try_for_each(|group| {
         machine.group = group;
         machine.memory.next_group();
         machine.copies = Copies::new(lanes);
-        machine.block(&kernel.body, &everyone)
+        machine.is_early = has_wait;
+        machine.block(&kernel.body, &everyone)?;
+        match machine.is_early {
+            true => Err(machine.trap(
+                0,
+                "the end".to_owned(),
+                "the launches before were not waited for".to_owned(),
+            )),
+            false => Ok(()),
+        }
     });
     launch.buffers = machine.memory.into_buffers();
     launch.fuel = machine.fuel;
@@ -83,6 +96,8 @@ struct Machine<'a> {
     registers: Vec<Vec<u32>>,
     memory: Memory,
     copies: Copies,
+    /// Whether launches before this one may still run.
+    is_early: bool,
 }
 
 impl Machine<'_> {

@@ -12,8 +12,10 @@ use std::fmt;
 
 use super::abi;
 use super::kernel::{Kernel, Space, Value};
+use super::op::Op;
 use super::types::Type;
 use super::uniform::uniform_values;
+use super::waits::{has_wait, is_early, walk};
 
 /// Largest workgroup.
 pub const MAX_WORKGROUP: u32 = 1024;
@@ -60,11 +62,14 @@ pub enum Rule {
     Uniform,
     /// Clusters fill the workgroup.
     Cluster,
+    /// A kernel waits for the launches before it once, and before that touches no buffer but to read one that it only
+    /// reads.
+    WaitLaunches,
 }
 
 impl Rule {
     /// All.
-    pub const ALL: [Rule; 15] = [
+    pub const ALL: [Rule; 16] = [
         Rule::Name,
         Rule::Workgroup,
         Rule::Declaration,
@@ -80,6 +85,7 @@ impl Rule {
         Rule::Step,
         Rule::Uniform,
         Rule::Cluster,
+        Rule::WaitLaunches,
     ];
 }
 
@@ -117,6 +123,7 @@ pub fn verify(kernel: &Kernel) -> Vec<Fault> {
     if verifier.faults.is_empty() {
         verifier.uniform = uniform_values(kernel);
         verifier.uniform_block(&kernel.body, true);
+        verifier.waits();
     }
     verifier.faults
 }
@@ -208,6 +215,22 @@ impl Verifier<'_> {
             let problem = format!("{types} values have types, {defined} are defined");
             self.fault(Rule::Numbering, &self.kernel.name, problem);
         }
+    }
+
+    /// Where the kernel waits for launches.
+    fn waits(&mut self) {
+        let kernel = self.kernel;
+        if !has_wait(kernel) {
+            return;
+        }
+        walk(&kernel.body, false, &mut |inst, has_waited| {
+            if has_waited && inst.op == Op::WaitLaunches {
+                self.fault(Rule::WaitLaunches, kernel.inst_text(inst), "the kernel has waited above already");
+            } else if !has_waited && !is_early(kernel, inst) {
+                let problem = "it comes before the wait for the launches before";
+                self.fault(Rule::WaitLaunches, kernel.inst_text(inst), problem);
+            }
+        });
     }
 
     fn usable(&mut self, at: &str, value: Value, expected: Option<Type>) {

@@ -95,6 +95,16 @@ fn every_rule_can_be_broken() {
         *end = id;
         body.stmts.push(barrier);
     });
+    breaks(Rule::WaitLaunches, |k| {
+        k.objects[0].space = Space::ReadWrite;
+        inst(k, Op::Barrier).op = Op::WaitLaunches;
+    });
+    breaks(Rule::WaitLaunches, |k| {
+        inst(k, Op::Barrier).op = Op::WaitLaunches;
+        let wait = k.body.stmts.pop().expect("the wait");
+        k.body.stmts.insert(0, wait.clone());
+        k.body.stmts.push(wait);
+    });
     breaks(Rule::Cluster, |k| {
         k.workgroup = 8;
         let sum = inst(k, Op::FAdd);

@@ -117,7 +117,9 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
                 let slot = round * tuning.clusters + block.place.cluster;
                 let s = first_s + slot;
                 // All clusters go through all rounds; what is past the end is the last superblock once more, not stored.
-                let at = Superblock { first_group, first_tile, s: s.min(k.u32(superblocks - 1)) };
+                let s_of_unit = s.min(k.u32(superblocks - 1));
+                let is_first = (first_s + round).eq(k.u32(0));
+                let at = Superblock { first_group, first_tile, s: s_of_unit, is_first };
                 block.compute(k, &operands, at, partials, slot, s.lt(k.u32(superblocks)));
             });
             k.barrier();
@@ -148,6 +150,8 @@ struct Superblock<'k> {
     first_group: V<'k>,
     first_tile: V<'k>,
     s: V<'k>,
+    /// Whether the workgroup begins with it.
+    is_first: V<'k>,
 }
 
 impl<'k> Partials<'k> {
@@ -184,6 +188,8 @@ impl<'k> Partials<'k> {
                 Unit::load(self.weights.format(), &place, &from)
             })
             .collect();
+        // The first weights are on their way while the launches that make the rows go on.
+        k.when(at.is_first, || k.wait_launches());
         let last_tile = k.u32(self.x.tiles() - 1);
         let columns: Vec<(u32, Columns<'k>)> = (0..self.tuning.tiles)
             .flat_map(|i| {
