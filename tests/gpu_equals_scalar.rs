@@ -22,7 +22,9 @@ fn launches_equal_the_oracle(model: &Path, len: usize, chunks: &[u32]) {
     let mut oracle = common::load_on("cpu-scalar", model, &common::options());
     let ids = common::some_ids(len, oracle.plan().vocab_len);
     let right = bits(common::logits(&mut oracle, &ids));
-    for (hardware, &chunk_rows) in [Hardware::SM_86, Hardware::LEAST].into_iter().zip(chunks.iter().cycle()) {
+    for (hardware, &chunk_rows) in
+        [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE].into_iter().zip(chunks.iter().cycle())
+    {
         let device = GpuDevice::new(InterpreterMachine { hardware }, Arc::new(Lowering::default()));
         let options = EngineOptions { chunk_rows, ..common::options() };
         let mut engine = common::load_with(&device, model, &options);

@@ -174,7 +174,7 @@ macro_rules! architectures {
     ($($name:ident,)*) => {
         $(#[test]
         fn $name() {
-            for hardware in [Hardware::SM_86, Hardware::LEAST] {
+            for hardware in [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE] {
                 equals_the_oracle(&samples::$name(), hardware);
             }
         })*
@@ -218,7 +218,7 @@ fn formats_with_other_minima_side_by_side() {
     ] {
         sample = sample.change(&format!("{tensor}.weight"), |tensor| tensor.ty = ty);
     }
-    for hardware in [Hardware::SM_86, Hardware::LEAST] {
+    for hardware in [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE] {
         equals_the_oracle(&sample, hardware);
         let plan = sample.plan();
         let weights = weights(&plan);
@@ -240,7 +240,7 @@ fn switches_are_invisible() {
     let samples = [samples::qwen2(), samples::gemma3(), samples::llama()];
     for (number, off) in subsets.iter().enumerate() {
         let sample = &samples[number % samples.len()];
-        let hardware = [Hardware::SM_86, Hardware::LEAST][number % 2];
+        let hardware = [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE][number % 3];
         let plan = sample.plan_without(off);
         let weights = weights(&plan);
         let name = format!("{} without {}", sample.name, off.join(", "));
@@ -274,7 +274,7 @@ fn rows_out_of_range_leave_their_neighbours_alone() {
     one_hot[1] = 0x3C;
     put(&mut weights, "token_embd.weight", 7 * 512, &one_hot);
     put(&mut weights, "blk.0.attn_norm.weight", 0, &TWO_TO_THE_60.to_le_bytes());
-    for hardware in [Hardware::SM_86, Hardware::LEAST] {
+    for hardware in [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE] {
         let mut pair = Pair::load("one token too large", plan.clone(), &weights, hardware);
         let flags =
             pair.run(&[(0, Some(3)), (1, Some(7)), (0, Some(4)), (2, Some(7)), (0, Some(5))], &[0, 3, 4]);
@@ -294,7 +294,7 @@ fn output_rows_out_of_range_are_named_by_their_rows() {
     for scale in weights.0.get_mut("output.weight").unwrap().chunks_exact_mut(210) {
         scale[208..].copy_from_slice(&[0, 0x44]);
     }
-    for hardware in [Hardware::SM_86, Hardware::LEAST] {
+    for hardware in [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE] {
         let mut pair = Pair::load("logits too large", plan.clone(), &weights, hardware);
         let flags =
             pair.run(&[(0, Some(3)), (1, Some(8)), (0, Some(4)), (2, Some(9)), (0, Some(5))], &[1, 4]);

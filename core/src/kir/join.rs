@@ -251,8 +251,11 @@ impl Copy {
         let attr = match inst.attr {
             Attr::Object(id) => Attr::Object(object(id)),
             Attr::Copy { to, from } => Attr::Copy { to: object(to), from: object(from) },
+            Attr::Columns { of, stride } => Attr::Columns { of: object(of), stride },
             Attr::Param(id) => Attr::Param(ParamId(id.0 + self.params)),
-            other => other,
+            Attr::None | Attr::Word(_) | Attr::Index(_) | Attr::Selector(_) | Attr::Cluster { .. } => {
+                inst.attr
+            }
         };
         match (inst.op, self.start.first) {
             // Each segment counts its own workgroups from 0.

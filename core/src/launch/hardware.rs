@@ -28,6 +28,14 @@ impl Hardware {
         workgroup: 1024,
         multiprocessors: 64,
     };
+    /// A Vulkan device with cooperative matrices, and 48 KiB of shared memory as NVIDIA's driver has it.
+    pub const COOPERATIVE: Hardware = Hardware {
+        caps: Caps { mma16: false, copy_async: false, ..Caps::ALL },
+        matrix_registers: false,
+        shared_len_bytes: 48 * 1024,
+        workgroup: 1024,
+        multiprocessors: 64,
+    };
     /// The least that Vulkan 1.2 and our kernels ask for: 16 KiB of shared memory and 256 invocations.
     pub const LEAST: Hardware = Hardware {
         caps: Caps::NONE,

@@ -20,7 +20,7 @@ fn shapes() -> impl Iterator<Item = Shape> {
 fn launches_stay_in_their_places() {
     for sample in samples::all() {
         let plan = Arc::new(sample.plan());
-        for hardware in [Hardware::SM_86, Hardware::LEAST] {
+        for hardware in [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE] {
             let lowered = Lowering::default().lower(plan.clone(), LIMITS, hardware).expect(sample.name);
             let memory = lowered.memory();
             for shape in shapes() {
@@ -123,7 +123,7 @@ fn what_32_bits_do_not_number_is_an_error() {
     let mut lowered = 0;
     for [rows, pages, outputs] in Extent::Pairs.combinations([sizes.len(); 3]) {
         let limits = Limits { kv_pages: sizes[pages], max_rows: sizes[rows], max_outputs: sizes[outputs] };
-        for hardware in [Hardware::SM_86, Hardware::LEAST] {
+        for hardware in [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE] {
             let Ok(found) = Lowering::default().lower(plan.clone(), limits, hardware) else { continue };
             lowered += 1;
             for launch in found.launches(found.memory().largest).into_iter().flat_map(|found| found.launches)

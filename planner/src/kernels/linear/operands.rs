@@ -8,7 +8,7 @@ use unisonic_core::planes::region::Region;
 use unisonic_core::planes::weight::{Plane, WeightFormat, WeightLayout};
 
 use super::Form;
-use super::staged::COLUMN_LEN;
+use super::staged::{COLUMN_LEN, DIGITS_LEN};
 
 /// What there is of each region, by [`Region::index`].
 pub type OfRegions<T> = [Option<T>; Region::ALL.len()];
@@ -171,7 +171,7 @@ pub struct Activations<'k> {
     pub tile_units: u32,
     /// The unit of tile 0.
     pub first_unit: V<'k>,
-    /// Whether planes lie column by column (`RowStages::columns`).
+    /// Whether planes and digits lie column by column (`RowStages::columns`).
     pub columns: bool,
 }
 
@@ -201,6 +201,12 @@ impl<'k> Activations<'k> {
 
     /// The two words of digits of a column for invocations t.
     pub fn digits(&self, digits: Digits, tile: V<'k>, column: V<'k>, t: V<'k>) -> V<'k> {
+        if self.columns
+            && let Some(of) = self.regions[Region::Digits(digits).index()]
+        {
+            let first = (tile * self.tile_units + self.first_unit) * (self.layout.columns() * DIGITS_LEN);
+            return of.load_b(first, DIGITS_LEN);
+        }
         self.load(Region::Digits(digits), tile, column * 8 + t * 2, 2)
     }
 

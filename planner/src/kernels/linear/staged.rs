@@ -33,13 +33,16 @@ pub struct RowStages {
     pub count: u32,
     /// Invocations that copy.
     pub invocations: u32,
-    /// Whether planes lie column by column, as [`Mem::load_b`] takes them, [`COLUMN_LEN`] words each, and not in fragment
-    /// order.
+    /// Whether planes and digits lie column by column, as [`Mem::load_b`] takes them, [`COLUMN_LEN`] and [`DIGITS_LEN`] words
+    /// each, and not in fragment order.
     pub columns: bool,
 }
 
 /// Words from a column of planes to the next: the column's 64 and four that keep eight columns on different banks.
 pub const COLUMN_LEN: u32 = 68;
+
+/// Words of a column of digits.
+pub const DIGITS_LEN: u32 = 8;
 
 /// Shared memory of the stages.
 #[derive(Clone, Copy)]
@@ -167,6 +170,16 @@ impl RowStages {
                         let (chunk, column, t) = (at >> 7, tile * 8 + ((at >> 4) & 7), (at >> 2) & 3);
                         let first = column * COLUMN_LEN + chunk * 16 + t;
                         (0..4).map(|part| (first + 4 * part, four.part(part))).collect()
+                    }
+                    // Words t and 4 + t, then t + 1 and 5 + t of the column.
+                    Region::Digits(_) if self.columns => {
+                        let (column, t) = (tile * 8 + (at >> 3), (at >> 1) & 3);
+                        let first = column * DIGITS_LEN + t;
+                        [0, 4, 1, 5]
+                            .into_iter()
+                            .zip(0..)
+                            .map(|(at, part)| (first + at, four.part(part)))
+                            .collect()
                     }
                     _ => vec![(quad * 4, four)],
                 };

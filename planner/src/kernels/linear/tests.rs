@@ -45,8 +45,7 @@ fn devices_get_the_form_that_suits_them() {
     };
     let sm_86 = Hardware::SM_86;
     assert_eq!([31, 32].map(|rows| name(rows, sm_86)), ["linear_split_k", "linear_tiled"]);
-    let caps = Caps { copy_async: false, ..Caps::ALL };
-    let vulkan = Hardware { caps, matrix_registers: false, shared_len_bytes: 48 * 1024, ..sm_86 };
+    let vulkan = Hardware::COOPERATIVE;
     assert_eq!([31, 32].map(|rows| name(rows, vulkan)), ["linear_split_k", "linear_half_staged"]);
     let small = Hardware { shared_len_bytes: 16 * 1024, ..sm_86 };
     let no_matrices = Hardware { caps: Caps { mma32: false, ..Caps::ALL }, ..sm_86 };

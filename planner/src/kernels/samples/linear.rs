@@ -21,7 +21,7 @@ use super::planes::{A16Rows, W16Rows, a16_form};
 use super::{DEVICES, Extent, Sample};
 
 /// Devices whose tuning is among others.
-const USED: [Hardware; 2] = [Hardware::SM_86, Hardware::LEAST];
+const USED: [Hardware; 3] = [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE];
 
 /// Weight rows: no multiples of 16 too.
 const WEIGHT_ROWS: [usize; 7] = [16, 40, 7, 33, 24, 17, 16];
@@ -95,8 +95,8 @@ pub fn half_staged_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
             Some(&([clusters, groups, tiles], columns)) => {
                 HalfStaged { clusters, groups, tiles, columns, resident: 1 }
             }
-            None => HalfStaged::new(case.weights, case.x, &USED[0])
-                .unwrap_or_else(|| panic!("{:?} has room", USED[0])),
+            None => HalfStaged::new(case.weights, case.x, &USED[2])
+                .unwrap_or_else(|| panic!("{:?} has room", USED[2])),
         };
         case.sample(half_staged(case.weights, case.x, case.epilogue, tuning), &tuning, device)
     }))
