@@ -1,18 +1,20 @@
 //! How long the kernels of a 7B model take to build, legalise and emit, on one core.
 //!
 //! `cargo bench --bench plan_kernels`. The plan is that of Qwen2.5-7B in Q4_K_M (Q6_K in the value and down projections of
-//! half the layers and in the head), made of metadata alone. The bar is 100 ms for one number of rows and one device.
+//! half the layers and in the head), made of metadata alone. Building is all of lowering for a number of rows: kernels, also
+//! those that are joined, and places. The bar is 100 ms for one number of rows and one device.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 use unisonic_core::format::{GgmlType, Metadata, Strings, TensorInfo, Value};
 use unisonic_core::kir::Kernel;
 use unisonic_core::kir::legal::legalize;
-use unisonic_core::launch::{Hardware, Shape};
-use unisonic_core::plan::{MemoryWeights, Plan};
+use unisonic_core::launch::{Hardware, Launches, Lower, Shape};
+use unisonic_core::plan::{Limits, MemoryWeights, Plan};
 use unisonic_cuda::ptx;
-use unisonic_planner::kernels::of_plan::plan_templates;
+use unisonic_planner::launches::Lowering;
 use unisonic_vulkan::spirv;
 
 const LAYERS: u32 = 28;
@@ -25,7 +27,7 @@ const VOCAB: u64 = 152_064;
 const RUNS: usize = 7;
 
 fn main() {
-    let plan = plan();
+    let plan = Arc::new(plan());
     let vulkan = spirv::Target {
         subgroup_size: 32,
         integer_dot: true,
@@ -36,11 +38,13 @@ fn main() {
         matrix: None,
     };
     let matrices = spirv::Target { matrix: spirv::MatrixOrder::new([0, 2, 1, 3]), ..vulkan };
-    print!("{:>5}{:>9}{:>10}{:>14}", "rows", "kernels", "build ms", "PTX ms");
+    print!("{:>5}{:>10}{:>9}{:>10}{:>14}", "rows", "launches", "kernels", "build ms", "PTX ms");
     println!("{:>14}{:>14}{:>14}", "SPIR-V ms", "no matrix ms", "PTX KiB");
     for rows in [1, 4, 16, 64, 512] {
-        let mut kernels = Vec::new();
-        let build = median_ms(|| kernels = build(&plan, rows));
+        let Launches { kernels, launches, .. } = build(&plan, rows);
+        let build = median_ms(|| {
+            black_box(build(&plan, rows));
+        });
         let mut ptx_len_bytes = 0;
         let ptx_ms = median_ms(|| ptx_len_bytes = kernels.iter().map(|kernel| ptx_of(kernel).len()).sum());
         let [matrix_ms, dot_ms] = [matrices, vulkan].map(|target| {
@@ -50,16 +54,17 @@ fn main() {
                 }
             })
         });
-        let count = kernels.len();
-        print!("{rows:>5}{count:>9}{build:>10.1}{ptx_ms:>14.1}{matrix_ms:>14.1}{dot_ms:>14.1}");
+        let (launches, count) = (launches.len(), kernels.len());
+        print!("{rows:>5}{launches:>10}{count:>9}{build:>10.1}{ptx_ms:>14.1}{matrix_ms:>14.1}{dot_ms:>14.1}");
         println!("{:>14}", ptx_len_bytes / 1024);
     }
 }
 
-fn build(plan: &Plan, rows: u32) -> Vec<Kernel> {
-    let found = plan_templates(plan, Shape { rows, outputs: rows, groups: 1 }, &ANY)
-        .expect("the plan's shapes have layouts");
-    found.templates.iter().map(|template| template.kernel(&ANY).kernel).collect()
+fn build(plan: &Arc<Plan>, rows: u32) -> Launches {
+    let limits = Limits { kv_pages: 16, max_rows: rows, max_outputs: rows };
+    let lowered =
+        Lowering::default().lower(plan.clone(), limits, ANY).expect("the plan's shapes have layouts");
+    lowered.launches(Shape { rows, outputs: rows, groups: 1 }).expect("the shape is within the limits")
 }
 
 fn ptx_of(kernel: &Kernel) -> String {

@@ -23,7 +23,7 @@ use unisonic_cuda::ptx::{Target, emit};
 use unisonic_planner::kernels::linear::Epilogue;
 use unisonic_planner::kernels::of_plan::Template;
 use unisonic_planner::kernels::{
-    A16Form, Attention, KvLayout, Outputs, PrefillShape, PrepareQuery, RmsNorm, Rope, WriteKv,
+    A16Form, Attention, KvLayout, MergedRows, Outputs, PrefillShape, PrepareQuery, RmsNorm, Rope, WriteKv,
 };
 
 /// A path of this crate.
@@ -84,7 +84,7 @@ pub fn templates() -> Vec<(String, Kernel)> {
         ("prepare_query".to_owned(), Template::PrepareQuery(query)),
         ("write_kv".to_owned(), Template::WriteKv(WriteKv { layout, norm_eps: None, rope })),
         ("attention_decode".to_owned(), Template::AttentionDecode(attention, 1)),
-        ("attention_merge".to_owned(), Template::AttentionMerge(attention, f32)),
+        ("attention_merge".to_owned(), Template::AttentionMerge(attention, f32, MergedRows::All)),
         ("attention_prefill".to_owned(), prefill),
     ]);
     let kernel = |template: Template| template.kernel(&Hardware::SM_86).kernel;

@@ -1,37 +1,49 @@
-//! The end of attention quantises its rows itself, where a step of its own would follow that does nothing else.
+//! The end of attention quantises its rows itself, where steps of their own would follow that do nothing else: a choice of the
+//! output rows, in the last layer, and A16.
 //!
 //! A superblock is 256 elements, and so are the elements of a workgroup of the merging kernel: it has all that it takes. The
-//! values are those that the step would have read, so the bits are the same (docs/numerics.md "A16").
+//! values are those that the steps would have read, so the bits are the same (docs/numerics.md "Activations: A16").
 
 use unisonic_core::plan::{BufferId, Op, Plan};
 
-use crate::kernels::Outputs;
 use crate::kernels::of_plan::{PlanTemplates, Template};
+use crate::kernels::{MergedRows, Outputs};
 
 /// Moves the end of each attention to the step that quantises its result, if nobody else reads that.
 pub fn quantize_in_merge(plan: &Plan, found: &mut PlanTemplates) {
     for step in 0..plan.steps.len() {
-        if let Some(template) = quantizing_merge(plan, found, step) {
-            let number = found.number(template);
-            found.of_step[step].pop();
-            found.of_step[step + 1] = vec![number];
-        }
+        let Some((quantize, rows)) = quantizing_step(plan, step) else { continue };
+        let template = |step: usize| found.of_step[step].last().map(|&number| found.templates[number]);
+        let (Some(Template::AttentionMerge(attention, ..)), Some(Template::Quantize(form))) =
+            (template(step), template(quantize))
+        else {
+            continue;
+        };
+        let outputs = Outputs { f32: false, a16: Some(form) };
+        let number = found.number(Template::AttentionMerge(attention, outputs, rows));
+        found.of_step[step].pop();
+        found.of_step[step + 1..quantize].iter_mut().for_each(Vec::clear);
+        found.of_step[quantize] = vec![number];
     }
     found.drop_unused();
 }
 
-/// The template of both steps, if a step is an attention that ends in a kernel of its own and the next quantises its result.
-fn quantizing_merge(plan: &Plan, found: &PlanTemplates, step: usize) -> Option<Template> {
-    let next = plan.steps.get(step + 1)?;
-    let (&Op::Attention { out, .. }, &Op::Quantize { x, .. }) = (&plan.steps[step].op, &next.op) else {
-        return None;
-    };
-    let template = |step: usize| found.of_step[step].last().map(|&number| found.templates[number]);
-    match (template(step)?, template(step + 1)?) {
-        (Template::AttentionMerge(attention, _), Template::Quantize(form))
-            if x == out && !is_read(plan, step + 2, out) =>
-        {
-            Some(Template::AttentionMerge(attention, Outputs { f32: false, a16: Some(form) }))
+/// The step that quantises the result of an attention, and which rows of it.
+fn quantizing_step(plan: &Plan, step: usize) -> Option<(usize, MergedRows)> {
+    let op = |step: usize| plan.steps.get(step).map(|step| &step.op);
+    let &Op::Attention { out, .. } = op(step)? else { return None };
+    let is_last_read = |step: usize, buffer: BufferId| !is_read(plan, step + 1, buffer);
+    match *op(step + 1)? {
+        Op::Quantize { x, .. } if x == out && is_last_read(step + 1, out) => {
+            Some((step + 1, MergedRows::All))
+        }
+        Op::SelectOutputs { x, out: selected } if x == out && is_last_read(step + 1, out) => {
+            match *op(step + 2)? {
+                Op::Quantize { x, .. } if x == selected && is_last_read(step + 2, selected) => {
+                    Some((step + 2, MergedRows::Selected))
+                }
+                _ => None,
+            }
         }
         _ => None,
     }

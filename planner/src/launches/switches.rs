@@ -31,7 +31,7 @@ pub struct LaunchPass {
 pub const LAUNCH_PASSES: &[LaunchPass] = &[
     LaunchPass {
         name: "fuse-merge-quantize",
-        doc: "lets the end of attention quantise its own result",
+        doc: "lets the end of attention quantise its own result, of the output rows alone in the last layer",
         switch: |passes| &mut passes.merge_quantize,
     },
     LaunchPass {

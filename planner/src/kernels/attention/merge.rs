@@ -12,14 +12,23 @@ use super::super::{GridKernel, ROW_LANES};
 use super::state::State;
 use super::{Attention, GROUP, Seen};
 
+/// Which rows of the batch the rows of the result are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MergedRows {
+    /// Row r is row r.
+    All,
+    /// Row r is row `indices[r]`.
+    Selected,
+}
+
 /// The output rows from the states of [`super::attention_decode`]: level 2 of `core::numerics::merge`, then
 /// `core::numerics::attention::finish`; to f32, to A16 or to both. An invocation computes an element.
 ///
 /// Buffers: `group_maxima`, `group_sums`, `group_outputs` (there `maxima`, `sums`, `outputs`: A16 has sums of
-/// its own); `positions`, a u32 a row; `out`, rows of `heads*head_len` f32, if asked; the regions of A16 and
+/// its own); `positions`, a u32 a row of the result; `indices` likewise, if rows are selected; `out`, rows of `heads*head_len` f32, if asked; the regions of A16 and
 /// `flags`, a word a superblock, if asked. Parameter: `groups`, as there. Reads 4 bytes an element and group,
 /// writes 4 and about 2; about 15 operations an element and group.
-pub fn attention_merge(attention: Attention, outputs: Outputs) -> GridKernel {
+pub fn attention_merge(attention: Attention, outputs: Outputs, rows: MergedRows) -> GridKernel {
     let head_len = attention.layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= ROW_LANES, "heads of {head_len}");
     let width = attention.heads * head_len;
@@ -28,12 +37,14 @@ pub fn attention_merge(attention: Attention, outputs: Outputs) -> GridKernel {
         let (maxima, sums) = (k.read("group_maxima", Scalar::I32), k.read("group_sums", Scalar::F32));
         let group_outputs = k.read("group_outputs", Scalar::F32);
         let positions = k.read("positions", Scalar::U32);
+        let indices = (rows == MergedRows::Selected).then(|| k.read("indices", Scalar::U32));
         let results = Results::declare(k, width, outputs);
         let groups = k.param("groups", Scalar::U32);
         let scratch = k.shared("scratch", Scalar::F32, ROW_LANES);
         let (row, part, lane) =
             (k.group_id() / workgroups_a_row, k.group_id() % workgroups_a_row, k.local_id());
         let element = part * ROW_LANES + lane;
+        let from = indices.map_or(row, |indices| indices.load(row));
         let seen = Seen::new(k, positions.load(row), attention.window);
         let first = seen.first_chunk() / GROUP;
         let end = (seen.end_chunk() - 1) / GROUP + 1;
@@ -42,7 +53,7 @@ pub fn attention_merge(attention: Attention, outputs: Outputs) -> GridKernel {
         let [o] = k.choose(
             element.lt(k.u32(width)),
             || {
-                let (head, d) = (row * attention.heads + element / head_len, element % head_len);
+                let (head, d) = (from * attention.heads + element / head_len, element % head_len);
                 let merged = k.fold(first, end, 1, State::none(k).parts(), |group, merged| {
                     let state = head * groups + group;
                     let later = State {

@@ -10,7 +10,8 @@ use unisonic_core::numerics::merge::{GROUP_CHUNKS, Merger, State};
 
 use super::super::kv::KEYS;
 use super::super::{
-    Attention, DecodeShape, KvLayout, PrefillShape, attention_decode, attention_merge, attention_prefill,
+    Attention, DecodeShape, KvLayout, MergedRows, PrefillShape, attention_decode, attention_merge,
+    attention_prefill,
 };
 use super::buffers::Buffers;
 use super::cache::{Token, positions, sequences, tokens};
@@ -215,13 +216,23 @@ pub fn attention_merge_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample
         let groups = groups_of(&rows) + (heads % 2) as u32;
         // Whoever merges what is not there sees its M win and gets a NaN.
         let states = state_buffers(&chunks, head_len, groups, i32::MAX as u32);
-        let buffers = Buffers::default().read_all(states).read(word_bytes(&positions(&rows)));
+        // Of several rows the last and the first, or all.
+        let (merged_rows, selected) = match rows.len() {
+            count if count > 1 && heads % 2 == 0 => (MergedRows::Selected, vec![count - 1, 0]),
+            count => (MergedRows::All, (0..count).collect()),
+        };
+        let selected_rows: Vec<Token> = selected.iter().map(|&row| rows[row]).collect();
+        let buffers = Buffers::default().read_all(states).read(word_bytes(&positions(&selected_rows)));
+        let indices: Vec<u32> = selected.iter().map(|&row| row as u32).collect();
+        let buffers = buffers.read_all((merged_rows == MergedRows::Selected).then(|| word_bytes(&indices)));
         let width = (attention.heads * head_len) as usize;
-        let outputs = outputs(OUTPUTS[to], rows.len(), width);
+        let outputs = outputs(OUTPUTS[to], selected.len(), width);
+        let of_row = |&row: &usize| &chunks[row * attention.heads as usize..][..attention.heads as usize];
+        let chunks: Vec<Chunks> = selected.iter().flat_map(of_row).cloned().collect();
         let buffers = results(buffers, outputs, &finished(&chunks), width, |_| true);
-        let template = attention_merge(attention, outputs);
-        let name = format!("attention_merge {attention:?}, {outputs:?}, rows {rows:?}");
-        Sample::new(name, template, rows.len() as u32, buffers, DEVICES[device]).with_params(vec![groups])
+        let template = attention_merge(attention, outputs, merged_rows);
+        let name = format!("attention_merge {attention:?}, {outputs:?}, {merged_rows:?} of {rows:?}");
+        Sample::new(name, template, selected.len() as u32, buffers, DEVICES[device]).with_params(vec![groups])
     }))
 }
 
