@@ -149,9 +149,14 @@ impl<'a> Kept<'a> {
     ) {
         let Scratch { maxima, z, entries, .. } = &mut *self.scratch;
         entries.clear();
+        let mut weights = [0; BLOCK];
         let mut weigh = |first: u32, block: &[f32]| {
-            for_each_bit(those(block), block, |i, z| {
-                let weight = passes::integer_weight(z, z_max);
+            let those = those(block);
+            if those != 0 {
+                passes::weights(block, z_max, &mut weights);
+            }
+            for_each_bit(those, block, |i, z| {
+                let weight = weights[i as usize];
                 if weight > 0 {
                     entries.extend(key(z).map(|key| Entry { key, index: first + i, weight }));
                 }

@@ -79,6 +79,14 @@ pub fn weight_moment(z: &[f32], z_max: f32) -> (u64, u128) {
     (total, total_moment)
 }
 
+/// The integer weights of a block.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub fn weights(block: &[f32], z_max: f32, weights: &mut [u32; BLOCK]) {
+    for (weight, &z) in weights.iter_mut().zip(block) {
+        *weight = integer_weight(z, z_max);
+    }
+}
+
 /// Buckets of [`histogram`].
 pub const BUCKETS: usize = 1024;
 
