@@ -8,6 +8,7 @@ use unisonic_core::numerics::sampling::{DrawKey, Temperature, draw};
 use unisonic_core::plan::Device;
 use unisonic_cpu::native::CpuDevice;
 use unisonic_engine::draft::{Confidence, Drafter, StepCosts};
+use unisonic_engine::sampling::{Sampler, SamplerOptions, Window};
 use unisonic_engine::{
     Completion, Engine, EngineError, EngineOptions, GenerateOptions, Sample, Session, generate,
 };
@@ -80,6 +81,38 @@ impl Sample for Seeded {
         let all: Vec<u32> = (0..logits.len() as u32).collect();
         let key = DrawKey { seed: self.0, position: before.len() as u32, purpose: 0 };
         Ok(draw(logits, &all, Temperature::new(1.0).unwrap(), key).unwrap())
+    }
+}
+
+/// Every option of sampling at once, penalties over the last 16 tokens.
+pub fn all_options(seed: u64) -> Sampler {
+    let options = SamplerOptions {
+        temperature: 1.1,
+        top_k: Some(200),
+        top_p: Some(0.98),
+        min_p: Some(0.001),
+        typical: Some(0.99),
+        top_n_sigma: Some(6.0),
+        ..penalties(seed)
+    };
+    Sampler::new(&options, VOCAB).unwrap()
+}
+
+/// The largest logit, after penalties over all that came before, and biases.
+pub fn greedy_with_penalties() -> Sampler {
+    let options = SamplerOptions { repeat_window: Window::All, ..penalties(0) };
+    Sampler::new(&options, VOCAB).unwrap()
+}
+
+fn penalties(seed: u64) -> SamplerOptions {
+    SamplerOptions {
+        repeat_penalty: 1.2,
+        repeat_window: Window::Last(16),
+        presence_penalty: 0.3,
+        frequency_penalty: 0.2,
+        logit_bias: vec![(65, 1.5), (3, f64::NEG_INFINITY)],
+        seed,
+        ..SamplerOptions::default()
     }
 }
 

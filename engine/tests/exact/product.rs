@@ -1,5 +1,5 @@
 //! The product of everything that must not matter, on the native CPU: {plain, n-gram, draft model} x {cold, prefix hit,
-//! edited prefix} x {alone, 2, 7, 64 neighbours} x {chunk sizes}. Each pair of choices occurs in some case.
+//! edited prefix} x {alone, 2, 7, 64 neighbours} x {chunk sizes} x {greedy, seeded, all options, penalties}. Each pair of choices occurs in some case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -10,10 +10,14 @@ use unisonic_engine::draft::{Drafter, ModelDrafter, NgramDrafter, StepCosts};
 use unisonic_engine::schedule::{Event, Request, ScheduleLimits, Scheduler};
 use unisonic_engine::{Engine, EngineOptions, Greedy, Sample};
 
-use super::common::{Answer, Seeded, VOCAB, answer_in, cpu, digest, ids, load, options, quick, say};
+use super::common::{
+    Answer, Seeded, VOCAB, all_options, answer_in, cpu, digest, greedy_with_penalties, ids, load, options,
+    quick, say,
+};
 
 /// Numbers of choices: drafter, state of the cache, neighbours, chunk size, sampler.
-const CHOICES: [usize; 5] = [3, 3, 4, 4, 2];
+const CHOICES: [usize; 5] = [3, 3, 4, 4, SAMPLERS];
+const SAMPLERS: usize = 4;
 const NEIGHBOURS: [usize; 4] = [0, 2, 7, 64];
 const CHUNKS: [u32; 4] = [1, 7, 64, 100];
 const TOKENS: u32 = 12;
@@ -54,7 +58,12 @@ fn prompt() -> Vec<u32> {
 }
 
 fn sampler(choice: usize) -> Box<dyn Sample> {
-    if choice == 0 { Box::new(Greedy) } else { Box::new(Seeded(3)) }
+    match choice {
+        0 => Box::new(Greedy),
+        1 => Box::new(Seeded(3)),
+        2 => Box::new(all_options(3)),
+        _ => Box::new(greedy_with_penalties()),
+    }
 }
 
 /// The answer of a plain run.
@@ -71,7 +80,7 @@ fn right(choice: usize) -> Answer {
 
 struct Product {
     draft: Arc<Mutex<Engine>>,
-    right: [Answer; 2],
+    right: [Answer; SAMPLERS],
 }
 
 impl Product {
@@ -112,7 +121,9 @@ impl Product {
         }
         for neighbour in 0..NEIGHBOURS[neighbours] {
             let prompt = ids(60 + neighbour as u64, 3 + neighbour % 9, VOCAB);
-            scheduler.submit(request(prompt, (neighbour % 2) & drafter, neighbour % 2, TOKENS)).unwrap();
+            scheduler
+                .submit(request(prompt, (neighbour % 2) & drafter, neighbour % SAMPLERS, TOKENS))
+                .unwrap();
         }
         let id = scheduler.submit(request(prompt, drafter, choice, TOKENS)).unwrap();
         let (mut found, mut count) = (BTreeMap::new(), 0);
@@ -149,7 +160,7 @@ fn every_pair_of_choices_gives_the_same_answer() {
         &EngineOptions { sequences: 70, context_len: Some(256), ..options() },
     );
     draft.set_costs(StepCosts::known([1e-6; 7]));
-    let product = Product { draft: Arc::new(Mutex::new(draft)), right: [right(0), right(1)] };
+    let product = Product { draft: Arc::new(Mutex::new(draft)), right: std::array::from_fn(right) };
     let cases = pairwise();
     let run = if quick() { cases.len().min(8) } else { cases.len() };
     if run < cases.len() {
@@ -160,4 +171,11 @@ fn every_pair_of_choices_gives_the_same_answer() {
         ));
     }
     cases[..run].iter().for_each(|&case| product.check(case));
+}
+
+/// Samplers differ, or the product would show nothing.
+#[test]
+fn the_samplers_choose_differently() {
+    let answers: BTreeSet<Vec<u32>> = (0..SAMPLERS).map(|choice| right(choice).ids).collect();
+    assert_eq!(answers.len(), SAMPLERS);
 }

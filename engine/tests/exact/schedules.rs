@@ -9,7 +9,8 @@ use unisonic_engine::schedule::{Event, Request, RequestId, ScheduleLimits, Sched
 use unisonic_engine::{Completion, Engine, EngineError, EngineOptions, Greedy, Sample, Stop};
 
 use super::common::{
-    Answer, Penalised, Random, Seeded, VOCAB, alone, answer_in, digest, ids, load, options, quick, say,
+    Answer, Penalised, Random, Seeded, VOCAB, all_options, alone, answer_in, digest, ids, load, options,
+    quick, say,
 };
 use super::toy::Toy;
 
@@ -18,7 +19,7 @@ use super::toy::Toy;
 struct Asked {
     prompt: Vec<u32>,
     max_tokens: u32,
-    /// 0 greedy, 1 penalised, others: the seed of draws.
+    /// 0 greedy, 1 penalised, 2 all options, others: the seed of draws.
     sampler: u64,
     end_token: Option<u32>,
     salt: Vec<u8>,
@@ -28,7 +29,7 @@ impl Asked {
     fn random(random: &mut Random) -> Self {
         let prompt = random_prompt(random);
         let max_tokens = random.below(60) as u32;
-        let (sampler, end) = (random.below(4), random.below(12) as u32);
+        let (sampler, end) = (random.below(5), random.below(12) as u32);
         Self {
             prompt,
             max_tokens,
@@ -42,6 +43,7 @@ impl Asked {
         match self.sampler {
             0 => Box::new(Greedy),
             1 => Box::new(Penalised),
+            2 => Box::new(all_options(2)),
             seed => Box::new(Seeded(seed)),
         }
     }

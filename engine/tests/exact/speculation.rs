@@ -7,12 +7,19 @@ use unisonic_engine::draft::{Drafter, ModelDrafter, NgramDrafter, StepCosts};
 use unisonic_engine::{Engine, EngineError, EngineOptions, GenerateOptions, Greedy, Sample, Stop, generate};
 
 use super::common::{
-    Answer, Penalised, Scripted, Seeded, VOCAB, alone, answer_in, cpu, digest, ids, load, options,
+    Answer, Penalised, Scripted, Seeded, VOCAB, all_options, alone, answer_in, cpu, digest,
+    greedy_with_penalties, ids, load, options,
 };
 use super::toy::Toy;
 
-fn samplers() -> [(&'static str, Box<dyn Sample>); 3] {
-    [("greedy", Box::new(Greedy)), ("seeded", Box::new(Seeded(7))), ("penalised", Box::new(Penalised))]
+fn samplers() -> [(&'static str, Box<dyn Sample>); 5] {
+    [
+        ("greedy", Box::new(Greedy)),
+        ("seeded", Box::new(Seeded(7))),
+        ("penalised", Box::new(Penalised)),
+        ("all options", Box::new(all_options(7))),
+        ("greedy with penalties", Box::new(greedy_with_penalties())),
+    ]
 }
 
 /// Generates in a fresh session; also what the session holds in the end.
@@ -193,17 +200,18 @@ fn only_tokens_that_come_true_can_fail() {
 fn a_draft_model_is_invisible() {
     let prompt = ids(41, 70, VOCAB);
     let mut engine = cpu(&options());
-    let right = alone(&mut engine, &prompt, 40);
     for (quant, agrees) in [("Q4_0", true), ("Q8_0", false)] {
         let device = unisonic_cpu::native::CpuDevice::new().with_threads(1);
         let mut draft = load(&device, quant, &options());
         draft.set_costs(StepCosts::known([0.001; 7]));
         let draft = Arc::new(Mutex::new(draft));
-        let mut drafter = ModelDrafter::new(Arc::clone(&draft), VOCAB, b"").unwrap();
-        let (found, _, accepted) = run(&mut engine, &prompt, 40, None, &mut Greedy, Some(&mut drafter));
-        assert_eq!(found, right, "{quant}");
-        assert!(!agrees || accepted >= 36, "{quant}: {accepted} accepted");
-        drop(drafter);
+        for (kind, mut sampler) in samplers() {
+            let mut drafter = ModelDrafter::new(Arc::clone(&draft), VOCAB, b"").unwrap();
+            let (right, ..) = run(&mut engine, &prompt, 40, None, &mut *sampler, None);
+            let (found, _, accepted) = run(&mut engine, &prompt, 40, None, &mut *sampler, Some(&mut drafter));
+            assert_eq!(found, right, "{quant}, {kind}");
+            assert!(!agrees || kind != "greedy" || accepted >= 36, "{quant}: {accepted} accepted");
+        }
         assert_eq!(draft.lock().unwrap().page_use().held, 0);
     }
 }
