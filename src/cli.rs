@@ -12,13 +12,17 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use unisonic_devices::{DeviceName, FeaturesOff};
 use unisonic_planner::passes::{PASSES, check_off};
 
-use crate::commands::{bench, completions, devices, info, perplexity, pull, run, synth, tokenize};
+use crate::commands::{
+    bench, completions, devices, info, perplexity, pull, run, synth, tokenize, verify,
+};
 
 const EXAMPLES: &str = "\
 Examples:
   unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
   unisonic run model.gguf \"The capital of France is\"
   unisonic run --chat model.gguf \"What is the capital of France?\"
+  unisonic run --receipt answer.json model.gguf \"Once upon a time\"
+  unisonic verify answer.json --device cuda:0
   unisonic devices
   unisonic info model.gguf
   unisonic tokenize model.gguf \"Hello, world!\"
@@ -43,6 +47,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     Run(run::RunArgs),
+    Verify(verify::VerifyArgs),
     Info(info::InfoArgs),
     Devices(devices::DevicesArgs),
     Tokenize(tokenize::TokenizeArgs),

@@ -6,7 +6,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
+use unisonic_core::format::GgufFile;
+use unisonic_engine::Digest;
+
+use crate::output::bytes_bar;
 
 /// SHA-256 over the bits of logits, step after step: each value as little-endian binary32.
 #[derive(Default)]
@@ -31,13 +35,24 @@ pub fn ids_sha256(ids: &[u32]) -> String {
     format!("{:x}", sha256.finalize())
 }
 
-/// SHA-256 of a file in hexadecimal; the bar counts its bytes.
-pub fn file_sha256(path: &Path, bar: &ProgressBar) -> anyhow::Result<String> {
+/// SHA-256 of a file; the bar counts its bytes.
+pub fn file_sha256(path: &Path, bar: &ProgressBar) -> anyhow::Result<Digest> {
     let mut sha256 = Sha256::new();
     File::open(path)
         .and_then(|file| io::copy(&mut bar.wrap_read(file), &mut sha256))
         .with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(format!("{:x}", sha256.finalize()))
+    Ok(Digest(sha256.finalize().into()))
+}
+
+/// What a model is: the digest of its file, or of a sharded set that of the digests of its files one after the other.
+pub fn model_sha256(file: &GgufFile) -> anyhow::Result<Digest> {
+    let bar = bytes_bar("hashing", file.len_bytes());
+    let digests = file.paths().map(|path| file_sha256(path, &bar)).collect::<anyhow::Result<Vec<_>>>();
+    bar.finish_and_clear();
+    Ok(match digests?.as_slice() {
+        [digest] => *digest,
+        digests => Digest::of(&digests.iter().flat_map(|digest| digest.0).collect::<Vec<u8>>()),
+    })
 }
 
 #[cfg(test)]
@@ -64,7 +79,7 @@ mod tests {
         std::fs::write(&path, "abc").expect("a file");
         let bar = ProgressBar::hidden();
         let digest = file_sha256(&path, &bar).expect("a digest");
-        assert_eq!(digest, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(digest.to_string(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(bar.position(), 3);
     }
 }

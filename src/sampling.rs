@@ -65,7 +65,7 @@ impl FromStr for Bias {
 
 impl SamplingArgs {
     /// The options, each given value in the place of its default.
-    fn options(&self) -> SamplerOptions {
+    pub fn options(&self) -> SamplerOptions {
         let default = SamplerOptions::default();
         let window = self.repeat_last_n.map(|n| u32::try_from(n).map_or(Window::All, Window::Last));
         SamplerOptions {

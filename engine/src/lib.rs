@@ -5,6 +5,7 @@
 //! - [`generate`](generate()): continuation of a prompt; [`score`]: teacher-forced log-probabilities.
 //! - [`draft`]: speculation, tokens that are guessed and then checked in one step.
 //! - [`schedule`]: many requests on one engine.
+//! - [`receipt`]: a result with what it takes to recompute it.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //!
 //! The engine sees a device only through `core::plan::Device`, and nothing here can change a bit of the result: how
@@ -13,11 +14,13 @@
 //! Start reading at [`Engine::extend`].
 
 pub mod chat;
+mod digest;
 pub mod draft;
 mod engine;
 mod error;
 mod generate;
 pub mod kv;
+pub mod receipt;
 pub mod sampling;
 pub mod schedule;
 mod score;
@@ -25,6 +28,7 @@ mod session;
 mod step;
 pub mod tokenizer;
 
+pub use digest::{Digest, NotADigest};
 pub use engine::{Clock, Engine, EngineOptions};
 pub use error::EngineError;
 pub use generate::{Completion, GenerateOptions, Greedy, Sample, Stop, generate};

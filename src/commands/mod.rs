@@ -9,6 +9,7 @@ pub mod pull;
 pub mod run;
 pub mod synth;
 pub mod tokenize;
+pub mod verify;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ use crate::cli::Command;
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Devices(args) => devices::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Tokenize(args) => tokenize::run(&args).map(|()| ExitCode::SUCCESS),

@@ -19,9 +19,10 @@ use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::digest::LogitsDigest;
 use crate::model::Capacity;
 use crate::output::{say, spinner, write_json, write_stdout};
+use crate::receipt::{Recorder, Subject};
 use crate::sampling::SamplingArgs;
 use crate::speculation::SpeculationArgs;
-use crate::{interrupt, model, speculation, text};
+use crate::{atomic, digest, interrupt, model, speculation, text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +58,9 @@ pub struct RunArgs {
     /// filters and temperature
     #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_TOP_LOGPROBS)))]
     logprobs: Option<u32>,
+    /// Writes a receipt: model, options, tokens, and digests of all logits, for `unisonic verify` to recompute anywhere
+    #[arg(long, value_name = "PATH")]
+    receipt: Option<PathBuf>,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -103,6 +107,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
     let path = &args.file.file;
     let file = model::open(path)?;
+    args.receipt.as_deref().map(atomic::check).transpose()?;
     let tokenizer = model::tokenizer(&file, path)?;
     let prompt = prompt_ids(&args.prompt, &file, &tokenizer)?;
     tracing::debug!(?prompt, "prompt ids");
@@ -115,7 +120,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let sampler = args.sampling.sampler(engine.plan().vocab_len)?;
     let drafter = args.speculation.drafter(&file, &args.load, &engine)?;
 
-    let answer = answer(&mut engine, sampler, drafter, &tokenizer, &prompt, args)?;
+    let mut recorder = recorder(args, &file, &engine, &prompt)?;
+    let answer = answer(&mut engine, sampler, drafter, &tokenizer, &prompt, args, &mut recorder)?;
+    if let Some(recorder) = recorder {
+        recorder.finish(&answer.completion)?;
+    }
     if args.json {
         let mut line = json!({
             "model": path.to_string_lossy(),
@@ -147,6 +156,19 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Who notes what is computed, if anyone asked for that.
+fn recorder(
+    args: &RunArgs,
+    file: &GgufFile,
+    engine: &Engine,
+    prompt: &[u32],
+) -> anyhow::Result<Option<Recorder>> {
+    let Some(path) = &args.receipt else { return Ok(None) };
+    let (sha256, sampler) = (digest::model_sha256(file)?, args.sampling.options());
+    let subject = Subject { file, sha256, engine, load: &args.load, sampler, prompt };
+    Ok(Some(Recorder::new(path, subject)))
+}
+
 /// A completion with its text and how long it took.
 struct Answer {
     completion: Completion,
@@ -166,6 +188,7 @@ fn answer(
     tokenizer: &Tokenizer,
     prompt: &[u32],
     args: &RunArgs,
+    recorder: &mut Option<Recorder>,
 ) -> anyhow::Result<Answer> {
     let mut session = engine.session();
     let mut detokenizer = Detokenizer::new(tokenizer, ControlTokens::Hide);
@@ -203,6 +226,9 @@ fn answer(
                 digest.update(logits);
             }
             of_tokens.extend(args.logprobs.and_then(|top| logprobs(logits, token, top)));
+            if let Some(recorder) = recorder {
+                recorder.push(logits);
+            }
             if !tokenizer.is_stop(token) {
                 output = emit(&detokenizer.push(token), &mut text);
             }

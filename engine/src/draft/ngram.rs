@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_followed_before_is_guessed() {
-        assert_eq!(guess(&[1, 2, 3, 4], 3), []);
+        assert!(guess(&[1, 2, 3, 4], 3).is_empty());
         assert_eq!(guess(&[1, 2, 3, 4, 1, 2], 2), [3, 4]);
         assert_eq!(guess(&[1, 2, 3, 4, 1, 2], 6), [3, 4, 1, 2, 3, 4], "as long as is asked for");
         assert_eq!(guess(&[1, 1, 1], 4), [1; 4]);

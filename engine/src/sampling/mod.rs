@@ -8,6 +8,7 @@
 //! batches, chunks and restarts cannot matter, and a sequence that is cut back goes on as if the rest had never been.
 
 mod filters;
+mod json;
 mod kept;
 mod logprobs;
 mod noise;

@@ -1,39 +1,53 @@
 //! Options of sampling as callers give them, and what can be wrong with them.
 
 use hashbrown::HashSet;
+use serde::{Deserialize, Serialize};
 use unisonic_core::numerics::filters::{Fraction, Sigmas};
 use unisonic_core::numerics::penalties::{Bias, Penalties};
 use unisonic_core::numerics::sampling::{SamplingError, Temperature};
 use unisonic_core::numerics::sampling_chain::{SamplingChain, Window};
 
+use super::json;
+
 /// How tokens are chosen. The default is greedy: the largest logit, ties to the lower id.
 ///
 /// The order is fixed: penalties, logit bias, grammar mask, top-n-sigma, top-k, typical, top-p, min-p, temperature, draw
 /// (docs/numerics.md "Sampling" has the formulas). Numbers are f64 here; penalties and biases are rounded once to f32.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// As JSON an object with these members; what is missing has its default. `repeat_window` is called `repeat_last_n` and is a
+/// number, -1 for all; `logit_bias` is an object of numbers by id, in which `"-inf"` means never.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SamplerOptions {
     /// T in [1e-4, 1e4]: logits are divided by it before the draw. 0 is greedy, whatever the seed.
     pub temperature: f64,
     /// Keeps the k tokens with the largest logits; at least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u32>,
     /// Keeps the most probable tokens that together reach this share; in [0, 1].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
     /// Keeps tokens at least this fraction as probable as the most probable one; in [0, 1].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_p: Option<f64>,
     /// Keeps the tokens whose surprisal is nearest to the entropy and that together reach this share; in [0, 1].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub typical: Option<f64>,
     /// Keeps logits within so many standard deviations of the largest; in [0, 64].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub top_n_sigma: Option<f64>,
     /// Divides positive logits of tokens in the window by this, multiplies others; once however often a token occurs. In
     /// [1/1024, 1024], 1 is none.
     pub repeat_penalty: f64,
     /// Tokens before the one that is chosen that count for the three penalties, prompt and output alike.
+    #[serde(rename = "repeat_last_n", with = "json::window")]
     pub repeat_window: Window,
     /// Subtracted from logits of tokens in the window; in [-1024, 1024].
     pub presence_penalty: f64,
     /// Subtracted from logits of tokens in the window for each time they occur there; in [-1024, 1024].
     pub frequency_penalty: f64,
     /// Added to the logit of a token, in [-1048576, 1048576]; -inf means never. Each token at most once.
+    #[serde(with = "json::biases", skip_serializing_if = "Vec::is_empty")]
     pub logit_bias: Vec<(u32, f64)>,
     /// Noise of a draw is a function of the seed, the position of the token in its sequence, and its id.
     pub seed: u64,

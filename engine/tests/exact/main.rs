@@ -14,6 +14,7 @@
 
 mod common;
 mod product;
+mod receipts;
 mod reuse;
 mod schedules;
 mod speculation;

@@ -30,7 +30,7 @@ fn model_file(path: &Path, with_sha256: bool) -> anyhow::Result<ModelFile> {
         let bar = bytes_bar("hashing", metadata.len());
         let sha256 = digest::file_sha256(path, &bar);
         bar.finish_and_clear();
-        sha256
+        sha256.map(|digest| digest.to_string())
     };
     let sha256 = with_sha256.then(sha256).transpose()?;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
