@@ -13,7 +13,7 @@ use unisonic_devices::{DeviceName, FeaturesOff};
 use unisonic_planner::passes::{PASSES, check_off};
 
 use crate::commands::{
-    bench, completions, devices, info, perplexity, pull, run, synth, tokenize, verify,
+    batch, bench, completions, devices, info, perplexity, pull, run, synth, tokenize, verify,
 };
 
 const EXAMPLES: &str = "\
@@ -23,6 +23,7 @@ Examples:
   unisonic run --chat model.gguf \"What is the capital of France?\"
   unisonic run --receipt answer.json model.gguf \"Once upon a time\"
   unisonic verify answer.json --device cuda:0
+  unisonic batch questions.jsonl -o answers.jsonl --model model.gguf
   unisonic devices
   unisonic info model.gguf
   unisonic tokenize model.gguf \"Hello, world!\"
@@ -48,6 +49,7 @@ pub struct Cli {
 pub enum Command {
     Run(run::RunArgs),
     Verify(verify::VerifyArgs),
+    Batch(batch::BatchArgs),
     Info(info::InfoArgs),
     Devices(devices::DevicesArgs),
     Tokenize(tokenize::TokenizeArgs),

@@ -48,6 +48,17 @@ pub struct Capacity {
 /// Plans the model and loads it on the device, with a progress bar; `--dump-ir` sees what the planner did even where
 /// there is no plan.
 pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) -> anyhow::Result<Engine> {
+    load_with(file, path, args, capacity, &|_| {})
+}
+
+/// [`load`] with other options of the engine.
+pub fn load_with(
+    file: &GgufFile,
+    path: &Path,
+    args: &LoadArgs,
+    capacity: &Capacity,
+    change: &dyn Fn(&mut EngineOptions<'_>),
+) -> anyhow::Result<Engine> {
     let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
     let device = unisonic_devices::open(
         args.device,
@@ -61,7 +72,7 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) 
     )?;
     let texts = RefCell::new(Vec::new());
     let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));
-    let options = EngineOptions {
+    let mut options = EngineOptions {
         context_len: capacity.context_len,
         sequences: capacity.sequences,
         chunk_rows: args.chunk_rows(),
@@ -74,6 +85,7 @@ pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) 
         },
         ..EngineOptions::default()
     };
+    change(&mut options);
     let bar = bytes_bar("loading", 0);
     let loaded = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {
         bar.set_length(progress.total_bytes);

@@ -14,7 +14,7 @@ use crate::kv::{CacheKey, KvCache, PageTable, PageUse, locked};
 use crate::{EngineError, Session};
 
 /// Longest context that is set up unless one is asked for: KV memory grows with it.
-const DEFAULT_CONTEXT_LEN: u32 = 8192;
+pub const DEFAULT_CONTEXT_LEN: u32 = 8192;
 
 /// Tells the time, from any start; what is measured with it changes the speed of things and no result.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;

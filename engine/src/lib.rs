@@ -29,7 +29,7 @@ mod step;
 pub mod tokenizer;
 
 pub use digest::{Digest, NotADigest};
-pub use engine::{Clock, Engine, EngineOptions};
+pub use engine::{Clock, DEFAULT_CONTEXT_LEN, Engine, EngineOptions};
 pub use error::EngineError;
 pub use generate::{Completion, GenerateOptions, Greedy, Sample, Stop, generate};
 pub use score::{Score, score};

@@ -1,5 +1,6 @@
 //! One file or folder a command.
 
+pub mod batch;
 pub mod bench;
 pub mod completions;
 pub mod devices;
@@ -20,6 +21,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Batch(args) => batch::run(&args),
         Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Devices(args) => devices::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Tokenize(args) => tokenize::run(&args).map(|()| ExitCode::SUCCESS),
