@@ -15,6 +15,7 @@ mod model;
 mod output;
 mod receipt;
 mod sampling;
+mod sessions;
 mod speculation;
 mod text;
 

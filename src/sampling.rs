@@ -84,6 +84,25 @@ impl SamplingArgs {
         }
     }
 
+    /// Whether the caller has made any choice.
+    pub fn is_given(&self) -> bool {
+        let numbers = [
+            self.temperature,
+            self.top_p,
+            self.min_p,
+            self.typical,
+            self.top_n_sigma,
+            self.repeat_penalty,
+            self.presence_penalty,
+            self.frequency_penalty,
+        ];
+        numbers.iter().any(Option::is_some)
+            || self.top_k.is_some()
+            || self.seed.is_some()
+            || self.repeat_last_n.is_some()
+            || !self.logit_bias.is_empty()
+    }
+
     /// The sampler for a vocabulary of so many tokens.
     pub fn sampler(&self, vocab_len: u32) -> Result<Sampler, SamplerError> {
         Sampler::new(&self.options(), vocab_len)

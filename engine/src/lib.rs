@@ -5,6 +5,7 @@
 //! - [`generate`](generate()): continuation of a prompt; [`score`]: teacher-forced log-probabilities.
 //! - [`draft`]: speculation, tokens that are guessed and then checked in one step.
 //! - [`schedule`]: many requests on one engine.
+//! - [`SavedSession`]: a sequence in a file, to be continued by another process on any device.
 //! - [`receipt`]: a result with what it takes to recompute it.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //!
@@ -20,8 +21,10 @@ mod engine;
 mod error;
 mod generate;
 pub mod kv;
+mod pages;
 pub mod receipt;
 pub mod sampling;
+mod saved;
 pub mod schedule;
 mod score;
 mod session;
@@ -32,5 +35,6 @@ pub use digest::{Digest, NotADigest};
 pub use engine::{Clock, DEFAULT_CONTEXT_LEN, Engine, EngineOptions};
 pub use error::EngineError;
 pub use generate::{Completion, GenerateOptions, Greedy, Sample, Stop, generate};
+pub use saved::{SavedSession, SavedSessionError};
 pub use score::{Score, score};
 pub use session::Session;

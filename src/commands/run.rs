@@ -13,7 +13,7 @@ use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
 use unisonic_engine::draft::Drafter;
 use unisonic_engine::sampling::{Logprobs, MAX_TOP_LOGPROBS, Sampler, TokenLogprob, logprobs};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
-use unisonic_engine::{Completion, Engine, GenerateOptions, Stop, generate};
+use unisonic_engine::{Completion, Engine, GenerateOptions, SavedSession, Session, Stop, generate};
 
 use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::digest::LogitsDigest;
@@ -21,8 +21,9 @@ use crate::model::Capacity;
 use crate::output::{say, spinner, write_json, write_stdout};
 use crate::receipt::{Recorder, Subject};
 use crate::sampling::SamplingArgs;
+use crate::sessions::SessionArgs;
 use crate::speculation::SpeculationArgs;
-use crate::{atomic, digest, interrupt, model, speculation, text};
+use crate::{atomic, digest, interrupt, model, sessions, speculation, text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +32,8 @@ Examples:
   unisonic run --chat --system \"Answer in French.\" model.gguf \"Good morning\"
   printf 'def fibonacci(n):' | unisonic run --max-tokens 64 model.gguf -
   unisonic run --json --ids 1,2,3 model.gguf                    token ids in, token ids out
-
+  unisonic run --max-tokens 20 --save-session s model.gguf \"Once upon\"
+  unisonic run --max-tokens 20 --load-session s model.gguf      20 more tokens, as if it had been 40
   unisonic run --temperature 0.8 --top-p 0.95 --seed 7 model.gguf \"Once upon a time\"
 
 The same prompt, options and seed give the same answer everywhere. Without --temperature each step takes the most
@@ -64,6 +66,8 @@ pub struct RunArgs {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
+    sessions: SessionArgs,
+    #[command(flatten)]
     speculation: SpeculationArgs,
     #[command(flatten)]
     load: LoadArgs,
@@ -76,7 +80,7 @@ struct PromptArgs {
     /// Text to continue, or with --chat the user's message; `-` reads it from stdin
     #[arg(
         value_name = "PROMPT",
-        required_unless_present_any = ["prompt_file", "ids", "ids_file"],
+        required_unless_present_any = ["prompt_file", "ids", "ids_file", "load_session"],
         conflicts_with_all = ["ids", "ids_file"]
     )]
     prompt: Option<String>,
@@ -108,22 +112,44 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let path = &args.file.file;
     let file = model::open(path)?;
     args.receipt.as_deref().map(atomic::check).transpose()?;
+    args.sessions.check()?;
     let tokenizer = model::tokenizer(&file, path)?;
-    let prompt = prompt_ids(&args.prompt, &file, &tokenizer)?;
+    let saved = args.sessions.load()?;
+    let prompt = sequence(&args.prompt, &file, &tokenizer, saved.as_ref())?;
     tracing::debug!(?prompt, "prompt ids");
+    let needs_digest = args.receipt.is_some() || args.sessions.is_given();
+    let sha256 = needs_digest.then(|| digest::model_sha256(&file)).transpose()?;
     let capacity = Capacity {
         context_len: args.load.context,
         sequences: 1,
         max_outputs: args.speculation.max_outputs(),
     };
     let mut engine = model::load(&file, path, &args.load, &capacity)?;
-    let sampler = args.sampling.sampler(engine.plan().vocab_len)?;
+    if let (Some(saved), Some(sha256)) = (&saved, sha256) {
+        saved.check(sha256, &engine.device().profile)?;
+    }
+    let options = match &saved {
+        Some(saved) if !args.sampling.is_given() => saved.sampler().clone(),
+        _ => args.sampling.options(),
+    };
+    let sampler = Sampler::new(&options, engine.plan().vocab_len)?;
     let drafter = args.speculation.drafter(&file, &args.load, &engine)?;
+    let mut session = session(&mut engine, saved.as_ref())?;
+    let known = session.tokens().len();
 
-    let mut recorder = recorder(args, &file, &engine, &prompt)?;
-    let answer = answer(&mut engine, sampler, drafter, &tokenizer, &prompt, args, &mut recorder)?;
-    if let Some(recorder) = recorder {
+    let recorder = args.receipt.as_deref().zip(sha256).map(|(path, sha256)| {
+        let (engine, load, sampler) = (&engine, &args.load, options.clone());
+        Recorder::new(path, Subject { file: &file, sha256, engine, load, sampler, prompt: &prompt })
+    });
+    let mut steps = Steps { sampler, drafter, recorder };
+    let answer = answer(&mut engine, &mut session, &mut steps, &tokenizer, &prompt, args)?;
+    if let Some(recorder) = steps.recorder {
         recorder.finish(&answer.completion)?;
+    }
+    if let (Some(path), Some(sha256)) = (&args.sessions.save_session, sha256) {
+        let tokens = [&prompt[..], &answer.completion.token_ids].concat();
+        let saved = SavedSession::of(&mut engine, &session, &tokens, sha256, options)?;
+        sessions::save(path, &saved)?;
     }
     if args.json {
         let mut line = json!({
@@ -149,24 +175,26 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     } else if !answer.text.ends_with('\n') {
         write_stdout("\n")?;
     }
-    report(&answer.completion, prompt.len(), answer.prompt_time, answer.decode_time);
+    report(&answer.completion, prompt.len(), known, answer.prompt_time, answer.decode_time);
     Ok(match answer.completion.stop {
         Stop::Cancelled => ExitCode::from(interrupt::EXIT_CODE),
         _ => ExitCode::SUCCESS,
     })
 }
 
-/// Who notes what is computed, if anyone asked for that.
-fn recorder(
-    args: &RunArgs,
-    file: &GgufFile,
-    engine: &Engine,
-    prompt: &[u32],
-) -> anyhow::Result<Option<Recorder>> {
-    let Some(path) = &args.receipt else { return Ok(None) };
-    let (sha256, sampler) = (digest::model_sha256(file)?, args.sampling.options());
-    let subject = Subject { file, sha256, engine, load: &args.load, sampler, prompt };
-    Ok(Some(Recorder::new(path, subject)))
+/// A session that begins with what is known of the prompt already.
+fn session(engine: &mut Engine, saved: Option<&SavedSession>) -> anyhow::Result<Session> {
+    Ok(match saved {
+        Some(saved) => saved.restore(engine)?,
+        None => engine.session(),
+    })
+}
+
+/// What takes part in each step beside the engine.
+struct Steps {
+    sampler: Sampler,
+    drafter: Option<Box<dyn Drafter>>,
+    recorder: Option<Recorder>,
 }
 
 /// A completion with its text and how long it took.
@@ -183,14 +211,13 @@ struct Answer {
 /// Generates, streaming the text unless the result is JSON.
 fn answer(
     engine: &mut Engine,
-    mut sampler: Sampler,
-    mut drafter: Option<Box<dyn Drafter>>,
+    session: &mut Session,
+    steps: &mut Steps,
     tokenizer: &Tokenizer,
     prompt: &[u32],
     args: &RunArgs,
-    recorder: &mut Option<Recorder>,
 ) -> anyhow::Result<Answer> {
-    let mut session = engine.session();
+    let prompt = &prompt[session.tokens().len()..];
     let mut detokenizer = Detokenizer::new(tokenizer, ControlTokens::Hide);
     let mut text = String::new();
     let mut digest = args.logits_digest.then(LogitsDigest::default);
@@ -208,12 +235,12 @@ fn answer(
     let options = GenerateOptions {
         max_tokens: args.max_tokens,
         cancelled: Some(&interrupt::requested),
-        sampler: Some(&mut sampler),
-        drafter: drafter.as_deref_mut().map(|drafter| drafter as _),
+        sampler: Some(&mut steps.sampler),
+        drafter: steps.drafter.as_deref_mut().map(|drafter| drafter as _),
     };
     let completion = generate(
         engine,
-        &mut session,
+        session,
         prompt,
         options,
         &|token| tokenizer.is_stop(token),
@@ -226,7 +253,7 @@ fn answer(
                 digest.update(logits);
             }
             of_tokens.extend(args.logprobs.and_then(|top| logprobs(logits, token, top)));
-            if let Some(recorder) = recorder {
+            if let Some(recorder) = &mut steps.recorder {
                 recorder.push(logits);
             }
             if !tokenizer.is_stop(token) {
@@ -263,6 +290,28 @@ fn logprobs_json(of: &Logprobs) -> Json {
     line
 }
 
+/// All tokens before the answer: those that were saved, and the prompt.
+fn sequence(
+    args: &PromptArgs,
+    file: &GgufFile,
+    tokenizer: &Tokenizer,
+    saved: Option<&SavedSession>,
+) -> anyhow::Result<Vec<u32>> {
+    let Some(saved) = saved else { return prompt_ids(args, file, tokenizer) };
+    let more = match (args.ids.read()?, &args.prompt, &args.prompt_file) {
+        (Some(ids), ..) => ids,
+        (None, None, None) => Vec::new(),
+        _ => tokenizer.encode(&prompt_text(args)?, specials(args))?,
+    };
+    let tokens = [saved.tokens(), &more].concat();
+    model::check_ids(&tokens, tokenizer.vocab_len())?;
+    Ok(tokens)
+}
+
+fn specials(args: &PromptArgs) -> Specials {
+    if args.literal { Specials::Literal } else { Specials::Parse }
+}
+
 /// The ids of the prompt, whichever way it was given.
 fn prompt_ids(args: &PromptArgs, file: &GgufFile, tokenizer: &Tokenizer) -> anyhow::Result<Vec<u32>> {
     if let Some(ids) = args.ids.read()? {
@@ -273,8 +322,7 @@ fn prompt_ids(args: &PromptArgs, file: &GgufFile, tokenizer: &Tokenizer) -> anyh
     if args.chat {
         return chat_ids(args, text, file, tokenizer);
     }
-    let specials = if args.literal { Specials::Literal } else { Specials::Parse };
-    Ok(tokenizer.encode_prompt(&text, specials)?)
+    Ok(tokenizer.encode_prompt(&text, specials(args))?)
 }
 
 fn prompt_text(args: &PromptArgs) -> anyhow::Result<String> {
@@ -307,14 +355,21 @@ fn chat_ids(
 }
 
 /// The closing line on stderr.
-fn report(completion: &Completion, prompt_tokens: usize, prompt_time: Duration, decode_time: Duration) {
+fn report(
+    completion: &Completion,
+    prompt_tokens: usize,
+    known: usize,
+    prompt_time: Duration,
+    decode_time: Duration,
+) {
     let generated = completion.token_ids.len();
     // The first token comes with the prompt; the others are what decoding took time for.
     let decoded = generated.saturating_sub(1);
     // Without a token nothing was run.
-    let read = if generated > 0 { prompt_tokens } else { 0 };
+    let read = if generated > 0 { prompt_tokens - known } else { 0 };
+    let reused = if known > 0 { format!(" ({known} known)") } else { String::new() };
     say(format_args!(
-        "[prompt: {prompt_tokens} tokens{}; generated: {generated} tokens{}{}; stop: {}]",
+        "[prompt: {prompt_tokens} tokens{reused}{}; generated: {generated} tokens{}{}; stop: {}]",
         rate(read, prompt_time),
         rate(decoded, decode_time),
         speculation::phrase(completion.drafts),

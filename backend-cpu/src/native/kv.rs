@@ -111,6 +111,50 @@ impl KvCache {
         }
     }
 
+    /// Appends a page in the layout of [`KvLayer`].
+    pub fn read_page(&mut self, page: u32, to: &mut Vec<u8>) {
+        let parts = Parts { head_len: self.head_len };
+        let places = || (0..KEYS).flat_map(|slot| (0..self.head_len).map(move |d| (slot, d)));
+        for head in 0..self.heads {
+            let range = self.block_range(page, head);
+            let block = &self.lines.bytes_mut()[range];
+            to.extend(places().map(|(slot, d)| block[parts.key(slot, d)] ^ 0x80));
+            let low = |byte: u8| (i32::from(byte) - LOW_BIAS) as u8;
+            to.extend(places().map(|(slot, d)| low(block[parts.key_low() + parts.key(slot, d)])));
+            to.extend_from_slice(&block[parts.key_scales()..parts.value_scales()]);
+            to.extend(places().map(|(slot, d)| block[parts.values() + parts.value(slot, d)]));
+            to.extend_from_slice(&block[parts.value_scales()..parts.len_bytes()]);
+        }
+    }
+
+    /// Replaces a page by bytes in the layout of [`KvLayer`].
+    ///
+    /// # Panics
+    /// If they are not as many as a page has.
+    pub fn write_page(&mut self, page: u32, from: &[u8]) {
+        let parts = Parts { head_len: self.head_len };
+        let (plane, scales) = (KEYS * self.head_len, 4 * KEYS);
+        assert_eq!(from.len(), self.heads * (3 * plane + 2 * scales));
+        for (head, from) in from.chunks_exact(3 * plane + 2 * scales).enumerate() {
+            let range = self.block_range(page, head);
+            let block = &mut self.lines.bytes_mut()[range];
+            let (high, rest) = from.split_at(plane);
+            let (low, rest) = rest.split_at(plane);
+            let (key_scales, rest) = rest.split_at(scales);
+            let (values, value_scales) = rest.split_at(plane);
+            for slot in 0..KEYS {
+                for d in 0..self.head_len {
+                    let at = slot * self.head_len + d;
+                    block[parts.key(slot, d)] = high[at] ^ 0x80;
+                    block[parts.key_low() + parts.key(slot, d)] = (i32::from(low[at] as i8) + LOW_BIAS) as u8;
+                    block[parts.values() + parts.value(slot, d)] = values[at];
+                }
+            }
+            block[parts.key_scales()..parts.value_scales()].copy_from_slice(key_scales);
+            block[parts.value_scales()..parts.len_bytes()].copy_from_slice(value_scales);
+        }
+    }
+
     /// The block of a page and head.
     ///
     /// # Safety

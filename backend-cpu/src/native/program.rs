@@ -162,6 +162,25 @@ impl Program for NativeProgram {
         self.state.kv.iter_mut().for_each(|layer| layer.copy_page(from, to));
         Ok(true)
     }
+
+    fn read_page(&mut self, page: u32, to: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        self.state.kv.iter_mut().for_each(|layer| layer.read_page(page, to));
+        Ok(true)
+    }
+
+    fn write_page(&mut self, page: u32, from: &[u8]) -> Result<bool, DeviceError> {
+        let layers = &self.state.plan.kv_layers;
+        if from.len() != layers.iter().map(|layer| layer.page_len_bytes()).sum::<usize>() {
+            return Ok(false);
+        }
+        let mut rest = from;
+        for (cache, layer) in self.state.kv.iter_mut().zip(layers) {
+            let (own, others) = rest.split_at(layer.page_len_bytes());
+            cache.write_page(page, own);
+            rest = others;
+        }
+        Ok(true)
+    }
 }
 
 #[cfg(test)]

@@ -68,6 +68,51 @@ impl KvCache {
         }
     }
 
+    /// Appends a page in the layout of [`KvLayer`]; false, and nothing, if its values are not V8.
+    pub(super) fn read_page(&self, page: u32, to: &mut Vec<u8>) -> bool {
+        let Values::V8 { values, scales } = &self.values else { return false };
+        for head in 0..self.heads {
+            let row = self.first_row(page, head);
+            let (plane, rows) = (row * self.head_len..(row + SLOTS) * self.head_len, row..row + SLOTS);
+            let bytes = |values: &[i8]| values.iter().map(|&value| value as u8).collect::<Vec<_>>();
+            let floats = |scales: &[f32]| scales.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>();
+            to.extend(bytes(&self.key_high[plane.clone()]));
+            to.extend(bytes(&self.key_low[plane.clone()]));
+            to.extend(floats(&self.key_scales[rows.clone()]));
+            to.extend(bytes(&values[plane]));
+            to.extend(floats(&scales[rows]));
+        }
+        true
+    }
+
+    /// Replaces a page by bytes in the layout of [`KvLayer`], as many as a page has; false, and nothing has changed, if its
+    /// values are not V8.
+    pub(super) fn write_page(&mut self, page: u32, from: &[u8]) -> bool {
+        let first = self.first_row(page, 0);
+        let Values::V8 { values, scales } = &mut self.values else { return false };
+        let (plane, scales_len) = (SLOTS * self.head_len, SLOTS * size_of::<f32>());
+        for (head, from) in from.chunks_exact(3 * plane + 2 * scales_len).enumerate() {
+            let row = first + head * SLOTS;
+            let (at, rows) = (row * self.head_len..(row + SLOTS) * self.head_len, row..row + SLOTS);
+            let (high, rest) = from.split_at(plane);
+            let (low, rest) = rest.split_at(plane);
+            let (key_scales, rest) = rest.split_at(scales_len);
+            let (value, value_scales) = rest.split_at(plane);
+            let put = |to: &mut [i8], from: &[u8]| {
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to = from as i8);
+            };
+            let put_floats = |to: &mut [f32], from: &[u8]| {
+                to.iter_mut().zip(from.as_chunks().0).for_each(|(to, &from)| *to = f32::from_le_bytes(from));
+            };
+            put(&mut self.key_high[at.clone()], high);
+            put(&mut self.key_low[at.clone()], low);
+            put_floats(&mut self.key_scales[rows.clone()], key_scales);
+            put(&mut values[at], value);
+            put_floats(&mut scales[rows], value_scales);
+        }
+        true
+    }
+
     /// Row of the first slot of a head in a page.
     pub(super) fn first_row(&self, page: u32, head: usize) -> usize {
         (page as usize * self.heads + head) * SLOTS

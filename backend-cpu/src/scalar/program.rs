@@ -102,4 +102,27 @@ impl Program for ScalarProgram {
         self.kv.iter_mut().for_each(|layer| layer.copy_page(from, to));
         Ok(true)
     }
+
+    fn read_page(&mut self, page: u32, to: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        let len = to.len();
+        let read = self.kv.iter().all(|layer| layer.read_page(page, to));
+        if !read {
+            to.truncate(len);
+        }
+        Ok(read)
+    }
+
+    fn write_page(&mut self, page: u32, from: &[u8]) -> Result<bool, DeviceError> {
+        let layers = &self.plan.kv_layers;
+        if from.len() != layers.iter().map(|layer| layer.page_len_bytes()).sum::<usize>() {
+            return Ok(false);
+        }
+        let mut rest = from;
+        let written = self.kv.iter_mut().zip(layers).all(|(cache, layer)| {
+            let (own, others) = rest.split_at(layer.page_len_bytes());
+            rest = others;
+            cache.write_page(page, own)
+        });
+        Ok(written)
+    }
 }

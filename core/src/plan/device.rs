@@ -59,6 +59,20 @@ pub trait Program: Send {
         Ok(false)
     }
 
+    /// Appends the content of KV page `page` to `to`, in the layout of [`KvLayer`](super::KvLayer); false if this program
+    /// cannot, and then nothing was appended. Of slots that no row has written the content has no meaning.
+    fn read_page(&mut self, page: u32, to: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        let _ = (page, to);
+        Ok(false)
+    }
+
+    /// Replaces the content of KV page `page` by `from`, which a program of the same plan and profile has read, on whatever
+    /// device; false if this program cannot, or the length is not that of its pages, and then nothing has changed.
+    fn write_page(&mut self, page: u32, from: &[u8]) -> Result<bool, DeviceError> {
+        let _ = (page, from);
+        Ok(false)
+    }
+
     /// Runs a batch some times as [`Program::run`] does, and times each launch with the device's clock. There are no logits
     /// afterwards.
     ///

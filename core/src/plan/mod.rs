@@ -149,12 +149,28 @@ pub struct Buffer {
 }
 
 /// A KV cache of one layer. Keys are stored as K16, values as V8 (docs/numerics.md "KV cache and attention").
+///
+/// Devices keep it as suits them. Outside of them the bytes of a page are, for each layer, and for each head in it: the high
+/// plane of 64 keys (i8, `[64][head_len]`), the low plane, the scales (64 f32, little-endian), and 64 values (i8,
+/// `[64][head_len]`) with theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvLayer {
     /// Number of key/value heads.
     pub heads: u32,
     /// Values a head.
     pub head_len: u32,
+}
+
+impl KvLayer {
+    /// Bytes of a head of a page.
+    pub fn head_len_bytes(self) -> usize {
+        PAGE_TOKENS as usize * (3 * self.head_len as usize + 2 * size_of::<f32>())
+    }
+
+    /// Bytes of this layer of a page.
+    pub fn page_len_bytes(self) -> usize {
+        self.heads as usize * self.head_len_bytes()
+    }
 }
 
 /// How the two values of a RoPE pair lie in a head.

@@ -16,6 +16,7 @@ mod common;
 mod product;
 mod receipts;
 mod reuse;
+mod saved;
 mod schedules;
 mod speculation;
 mod toy;

@@ -125,4 +125,21 @@ impl Program for Loaded {
         }
         Ok(self.toy.copies)
     }
+
+    fn read_page(&mut self, page: u32, to: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        if self.toy.copies {
+            to.extend(self.pages[page as usize].iter().flat_map(|slot| slot.to_le_bytes()));
+        }
+        Ok(self.toy.copies)
+    }
+
+    fn write_page(&mut self, page: u32, from: &[u8]) -> Result<bool, DeviceError> {
+        if !self.toy.copies || from.len() != 8 * SLOTS {
+            return Ok(false);
+        }
+        for (slot, &from) in self.pages[page as usize].iter_mut().zip(from.as_chunks().0) {
+            *slot = u64::from_le_bytes(from);
+        }
+        Ok(true)
+    }
 }

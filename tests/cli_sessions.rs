@@ -1,0 +1,83 @@
+//! What outlives a process: `--save-session` and `--load-session`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod common;
+
+use common::program::{assert_says, failed, last_line_json, model, names, succeeded, unisonic};
+use serde_json::Value as Json;
+
+/// The line and what it said on stderr.
+fn run(args: &[&str]) -> (Json, String) {
+    let output = unisonic(&[&["run", "--json"], args].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (last_line_json(&succeeded(output)), stderr)
+}
+
+fn ids(line: &Json) -> Vec<u64> {
+    line["token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn twenty_and_twenty_tokens_are_forty_in_another_process_on_another_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session");
+    let (path, model) = (path.to_str().unwrap(), model());
+    let prompt = "A prompt that is longer than one page of keys and values, which has sixty-four of them.";
+    let choices: [&[&str]; 3] = [
+        &[],
+        &["--temperature", "0.9", "--seed", "5"],
+        &["--temperature", "1.1", "--repeat-penalty", "1.4", "--repeat-last-n", "30", "--top-k", "40"],
+    ];
+    for choice in choices {
+        let (forty, _) = run(&[&["-n", "40", &model, prompt], choice].concat());
+        let (twenty, _) = run(&[&["-n", "20", "--save-session", path, &model, prompt], choice].concat());
+        assert_eq!(names(folder.path()), ["session"]);
+        for device in ["cpu", "cpu-scalar"] {
+            let (rest, stderr) = run(&["-n", "20", "--load-session", path, "--device", device, &model]);
+            assert_eq!([ids(&twenty), ids(&rest)].concat(), ids(&forty), "{choice:?} {device}");
+            assert_says(&stderr, &["(128 known)"]);
+            assert_eq!(rest["prompt_tokens"].as_u64(), forty["prompt_tokens"].as_u64().map(|n| n + 20));
+        }
+    }
+    // In ten pieces, each of its own process.
+    let (forty, _) = run(&["-n", "40", &model, "Hi"]);
+    let mut pieces = ids(&run(&["-n", "4", "--save-session", path, &model, "Hi"]).0);
+    while pieces.len() < 40 {
+        pieces.extend(ids(&run(&["-n", "4", "--load-session", path, "--save-session", path, &model]).0));
+    }
+    assert_eq!(pieces, ids(&forty));
+}
+
+#[test]
+fn a_prompt_is_appended_to_a_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session");
+    let (path, model) = (path.to_str().unwrap(), model());
+    let (first, _) = run(&["-n", "5", "--save-session", path, "--ids", "1,2,3", &model]);
+    let all = [vec![1, 2, 3], ids(&first), vec![9, 8]].concat();
+    let all: Vec<String> = all.iter().map(u64::to_string).collect();
+    let (right, _) = run(&["-n", "5", "--ids", &all.join(","), &model]);
+    let (more, _) = run(&["-n", "5", "--load-session", path, "--ids", "9,8", &model]);
+    assert_eq!(ids(&more), ids(&right));
+    let (text, _) = run(&["-n", "1", "--load-session", path, &model, "Hi"]);
+    assert_eq!(text["prompt_tokens"], 3 + 5 + 2, "no second BOS");
+}
+
+#[test]
+fn a_session_that_cannot_be_used_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session");
+    let (path, model) = (path.to_str().unwrap(), model());
+    run(&["-n", "5", "--save-session", path, &model, "Hi"]);
+    let other = common::quant("Q8_0");
+    let stderr = failed(unisonic(&["run", "--load-session", path, other.to_str().unwrap()]), 1);
+    assert_says(&stderr, &["another model", "SHA-256"]);
+    let bytes = std::fs::read(path).unwrap();
+    std::fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
+    assert_says(&failed(unisonic(&["run", "--load-session", path, &model]), 1), &[path, "damaged"]);
+    assert_says(&failed(unisonic(&["run", "--load-session", &model, &model]), 1), &["no session"]);
+    failed(unisonic(&["run", "--load-session", path, "--chat", &model, "Hi"]), 2);
+    let stderr = failed(unisonic(&["run", "--save-session", "no/such/folder/s", &model, "Hi"]), 1);
+    assert_says(&stderr, &["no/such/folder/s"]);
+}
