@@ -135,7 +135,7 @@ fn parse_feature_off(text: &str) -> Result<String, String> {
 }
 
 /// Bytes, as a number with or without KiB, MiB, GiB (or KB, MB, GB, powers of ten).
-fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 7] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),

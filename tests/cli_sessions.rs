@@ -1,4 +1,4 @@
-//! What outlives a process: `--save-session` and `--load-session`.
+//! What outlives a process: `--save-session`, `--load-session` and `--kv-dir`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -80,4 +80,60 @@ fn a_session_that_cannot_be_used_says_why() {
     failed(unisonic(&["run", "--load-session", path, "--chat", &model, "Hi"]), 2);
     let stderr = failed(unisonic(&["run", "--save-session", "no/such/folder/s", &model, "Hi"]), 1);
     assert_says(&stderr, &["no/such/folder/s"]);
+}
+
+#[test]
+fn keys_and_values_outlive_a_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kv");
+    let (path, model) = (path.to_str().unwrap(), model());
+    let prompt = "one two three four five six seven eight nine ten. ".repeat(5);
+    let arguments = ["-n", "20", "--logits-digest", &model, &prompt];
+    let (right, _) = run(&arguments);
+    let kept = [&arguments[..], &["--kv-dir", path]].concat();
+    let (first, stderr) = run(&kept);
+    assert_eq!(first, right);
+    assert!(!stderr.contains("known"), "{stderr}");
+    let (second, stderr) = run(&kept);
+    assert_eq!(second, right);
+    assert_says(&stderr, &["(320 known)"]);
+    let (scalar, stderr) = run(&[&kept[..], &["--device", "cpu-scalar"]].concat());
+    assert_eq!(
+        (&scalar["token_ids"], &scalar["logits_sha256"]),
+        (&right["token_ids"], &right["logits_sha256"])
+    );
+    assert_says(&stderr, &["(320 known)"]);
+    // Another model has nothing there.
+    let other = common::quant("Q8_0");
+    let (_, stderr) = run(&["-n", "1", "--kv-dir", path, other.to_str().unwrap(), &prompt]);
+    assert!(!stderr.contains("known"), "{stderr}");
+    for page in names(&std::path::Path::new(path).join("kv-pages")) {
+        std::fs::write(std::path::Path::new(path).join("kv-pages").join(page), "x").unwrap();
+    }
+    assert_eq!(run(&kept).0, right, "damaged pages are made anew");
+    assert_says(&run(&kept).1, &["(320 known)"]);
+}
+
+#[test]
+fn many_processes_share_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kv");
+    let (path, model) = (path.to_str().unwrap(), model());
+    let prompt = |n: usize| ["abc ".repeat(30), format!("{} ", n % 2).repeat(60)].concat();
+    let right: Vec<Json> = (0..2).map(|n| run(&["-n", "9", &model, &prompt(n)]).0).collect();
+    for _ in 0..2 {
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                let (right, model) = (&right[n % 2], &model);
+                let prompt = prompt(n);
+                // Room for some of the pages only.
+                scope.spawn(move || {
+                    let small = ["--kv-dir-size", "200KB"];
+                    let args =
+                        [&["-n", "9", "--kv-dir", path, model, &prompt][..], &small[..n / 2 * 2]].concat();
+                    assert_eq!(&run(&args).0, right);
+                });
+            }
+        });
+    }
 }

@@ -77,6 +77,19 @@ impl Cache {
         value
     }
 
+    /// Whether there is a value of a key, whole or not.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.path(key).exists()
+    }
+
+    /// Says that a value was used now, where there is one.
+    pub fn touch(&self, key: &Key) {
+        let used = fs::File::options().append(true).open(self.path(key));
+        if let Err(error) = used.and_then(|file| file.set_modified(SystemTime::now())) {
+            tracing::debug!("{key:?}: {error}");
+        }
+    }
+
     /// Keeps a value. `label` says to people what it is. If it cannot be kept, there is a warning, once.
     pub fn put(&self, key: &Key, label: &str, value: &[u8]) {
         if self.gave_up.load(Ordering::Relaxed) {

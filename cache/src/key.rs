@@ -13,11 +13,13 @@ pub enum Kind {
     VulkanPipeline,
     /// What a device was found to do as specified, and what not.
     SelfTest,
+    /// A page of keys and values, and the tokens that it is of.
+    KvPage,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::CudaKernel, Kind::VulkanPipeline, Kind::SelfTest];
+    pub const ALL: [Kind; 4] = [Kind::CudaKernel, Kind::VulkanPipeline, Kind::SelfTest, Kind::KvPage];
 
     /// Its name: that of its folder, and for people.
     pub fn name(self) -> &'static str {
@@ -25,6 +27,7 @@ impl Kind {
             Kind::CudaKernel => "cuda-kernels",
             Kind::VulkanPipeline => "vulkan-pipelines",
             Kind::SelfTest => "self-tests",
+            Kind::KvPage => "kv-pages",
         }
     }
 }

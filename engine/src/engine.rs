@@ -10,7 +10,8 @@ use unisonic_core::plan::{
 use unisonic_planner::PlanOptions;
 
 use crate::draft::StepCosts;
-use crate::kv::{CacheKey, KvCache, PageTable, PageUse, locked};
+use crate::kv::store::KvStore;
+use crate::kv::{CacheKey, KvCache, KvDir, PageTable, PageUse, locked};
 use crate::{EngineError, Session};
 
 /// Longest context that is set up unless one is asked for: KV memory grows with it.
@@ -31,6 +32,8 @@ pub struct EngineOptions<'a> {
     pub kv_pages: Option<u32>,
     /// Digest of the weights, for KV pages that outlive the engine; may be empty for others.
     pub weights_digest: Vec<u8>,
+    /// Where KV pages are kept for engines to come; needs the digest of the weights. `None`: nowhere.
+    pub kv_dir: Option<KvDir>,
     /// Most rows in a batch: prompts are run in chunks of this many tokens.
     pub chunk_rows: u32,
     /// Most rows of a batch whose logits are kept: memory is this times the vocabulary.
@@ -48,6 +51,7 @@ impl Default for EngineOptions<'_> {
             sequences: 1,
             kv_pages: None,
             weights_digest: Vec::new(),
+            kv_dir: None,
             chunk_rows: 64,
             max_outputs: 16,
             clock: None,
@@ -62,6 +66,7 @@ pub struct Engine {
     pub(crate) cache: Arc<Mutex<KvCache>>,
     /// The key of pages without a salt.
     key: CacheKey,
+    pub(crate) store: Option<KvStore>,
     context_len: u32,
     chunk_rows: u32,
     max_outputs: u32,
@@ -95,6 +100,7 @@ impl Engine {
         let chunk_rows = options.chunk_rows.min(context_len);
         let kv_pages = kv_pages(context_len, options)?;
         let max_outputs = options.max_outputs.min(chunk_rows);
+        let store = open_store(options)?;
         let limits = Limits { kv_pages, max_rows: chunk_rows, max_outputs };
         let program = device.load(Arc::new(plan), weights, limits, progress)?;
         let weights_bytes = program.plan().weights.iter().map(Weight::len_bytes).sum();
@@ -108,6 +114,7 @@ impl Engine {
             program,
             cache,
             key,
+            store,
             context_len,
             chunk_rows,
             max_outputs,
@@ -159,17 +166,17 @@ impl Engine {
 
     /// An empty sequence, for this engine alone; nothing of it is kept when it is dropped.
     pub fn session(&self) -> Session {
-        Session { tokens: Vec::new(), pages: PageTable::new(Arc::clone(&self.cache), None) }
+        self.empty_session(None)
     }
 
     /// A sequence that begins with as many tokens of `prompt` as the prefix tree has under this salt, but not with the
-    /// last, whose logits someone will want. Its pages stay in the tree for others after it has ended.
+    /// last, whose logits someone will want. Its pages stay in the tree for others after it has ended. What the tree does
+    /// not have is taken from [`EngineOptions::kv_dir`].
     ///
     /// What it begins with can be seen in [`Session::tokens`] and in the time until the rest is run, and nowhere else.
     pub fn session_for(&mut self, salt: &[u8], prompt: &[u32]) -> Result<Session, EngineError> {
         let key = CacheKey { salt: salt.to_vec(), ..self.key.clone() };
-        let mut session =
-            Session { tokens: Vec::new(), pages: PageTable::new(Arc::clone(&self.cache), Some(key)) };
+        let mut session = self.empty_session(Some(key));
         let known = &prompt[..prompt.len().saturating_sub(1)];
         let (mut len, common) = session.pages.attach(known);
         if let Some(slots) = common
@@ -178,7 +185,13 @@ impl Engine {
             len += slots.len;
         }
         session.tokens = known[..len].to_vec();
+        self.attach_stored(&mut session, known)?;
         Ok(session)
+    }
+
+    fn empty_session(&self, key: Option<CacheKey>) -> Session {
+        let pages = PageTable::new(Arc::clone(&self.cache), key);
+        Session { tokens: Vec::new(), pages, stored: Vec::new() }
     }
 
     /// Where the KV pages are.
@@ -213,6 +226,16 @@ fn context_len(plan: &Plan, options: &EngineOptions<'_>) -> Result<u32, EngineEr
             expected: format!("1 to {trained}, the context that the model was made for"),
         }),
     }
+}
+
+fn open_store(options: &EngineOptions<'_>) -> Result<Option<KvStore>, EngineError> {
+    let Some(dir) = &options.kv_dir else { return Ok(None) };
+    if options.weights_digest.is_empty() {
+        let (found, expected) = ("set without a digest of the weights".into(), "set together with it".into());
+        return Err(EngineError::Option { option: "kv_dir", found, expected });
+    }
+    let failed = |problem| EngineError::KvDir { path: dir.path.clone(), problem };
+    Ok(Some(KvStore::open(dir).map_err(failed)?))
 }
 
 /// Pages to set up: enough for one sequence at least.

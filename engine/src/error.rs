@@ -1,5 +1,7 @@
 //! What can go wrong between a file and its answer.
 
+use std::path::PathBuf;
+
 use unisonic_core::plan::DeviceError;
 use unisonic_planner::PlanError;
 
@@ -45,6 +47,14 @@ pub enum EngineError {
         free: usize,
         /// Pages of the engine.
         total: usize,
+    },
+    /// The folder of pages cannot be made or read.
+    #[error("cannot keep KV pages in {}: {problem}; give a folder that can be written, or none", path.display())]
+    KvDir {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        problem: std::io::Error,
     },
     /// Values outside the range in which the arithmetic is defined.
     #[error(

@@ -2,6 +2,7 @@
 
 use unisonic_core::plan::PAGE_TOKENS;
 
+use crate::kv::store;
 use crate::{Engine, EngineError, Session};
 
 const SLOTS: usize = PAGE_TOKENS as usize;
@@ -48,5 +49,56 @@ impl Engine {
         }
         session.tokens.extend_from_slice(run);
         Ok(true)
+    }
+
+    /// Extends a new session by what the folder has of `known` after the full pages in the session.
+    pub(crate) fn attach_stored(&mut self, session: &mut Session, known: &[u32]) -> Result<(), EngineError> {
+        let (true, Some(key)) = (self.store.is_some(), session.pages.key()) else { return Ok(()) };
+        let mut chain = Vec::new();
+        for run in known.chunks_exact(SLOTS) {
+            let before = chain.last().copied().unwrap_or_else(|| store::root(key));
+            chain.push(store::page_digest(before, run));
+        }
+        let full = session.tokens.len() / SLOTS;
+        let mut loaded = full;
+        while let Some(&digest) = chain.get(loaded) {
+            let run = &known[loaded * SLOTS..][..SLOTS];
+            let Some(page) = self.store.as_mut().and_then(|store| store.get(digest, run)) else { break };
+            // A part of this page that was in memory is no longer needed.
+            session.truncate(loaded * SLOTS);
+            if !self.append_page(session, run, &page)? {
+                break;
+            }
+            loaded += 1;
+        }
+        chain.truncate(loaded);
+        if let Some(store) = self.store.as_ref().filter(|_| loaded > full) {
+            store.touch(&chain);
+        }
+        session.stored = chain;
+        Ok(())
+    }
+
+    /// Keeps the full pages of a session in the folder, if there is one. Its tokens have to be certain.
+    pub(crate) fn store_pages(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        let (Some(store), Some(key)) = (&mut self.store, session.pages.key()) else { return Ok(()) };
+        for index in session.stored.len()..session.tokens.len() / SLOTS {
+            let run = &session.tokens[index * SLOTS..][..SLOTS];
+            let before = session.stored.last().copied().unwrap_or_else(|| store::root(key));
+            let digest = store::page_digest(before, run);
+            session.stored.push(digest);
+            if !store.wants(digest) {
+                continue;
+            }
+            let mut page = Vec::new();
+            if !self.program.read_page(session.pages.pages()[index], &mut page)? {
+                let device = &self.program.device().id;
+                tracing::warn!(device, "the device does not give out keys and values; none are kept on disk");
+                self.store = None;
+                return Ok(());
+            }
+            store.put(&session.stored, run, &page);
+        }
+        Ok(())
     }
 }

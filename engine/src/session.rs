@@ -2,6 +2,7 @@
 
 use unisonic_core::plan::PAGE_TOKENS;
 
+use crate::digest::Digest;
 use crate::kv::PageTable;
 
 /// One sequence of tokens with its KV pages. Dropping it gives the pages back, or leaves them to the prefix tree
@@ -10,6 +11,8 @@ use crate::kv::PageTable;
 pub struct Session {
     pub(crate) tokens: Vec<u32>,
     pub(crate) pages: PageTable,
+    /// Digests of the first full pages, as far as the folder of pages has been told of them.
+    pub(crate) stored: Vec<Digest>,
 }
 
 impl Session {
@@ -21,6 +24,7 @@ impl Session {
     /// Forgets all tokens past the first `len`; what stays is as if nothing had followed it.
     pub fn truncate(&mut self, len: usize) {
         self.tokens.truncate(len);
+        self.stored.truncate(self.tokens.len() / PAGE_TOKENS as usize);
         self.pages.shrink(self.tokens.len().div_ceil(PAGE_TOKENS as usize));
     }
 }

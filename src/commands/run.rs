@@ -21,7 +21,7 @@ use crate::model::Capacity;
 use crate::output::{say, spinner, write_json, write_stdout};
 use crate::receipt::{Recorder, Subject};
 use crate::sampling::SamplingArgs;
-use crate::sessions::SessionArgs;
+use crate::sessions::{KvArgs, SessionArgs};
 use crate::speculation::SpeculationArgs;
 use crate::{atomic, digest, interrupt, model, sessions, speculation, text};
 
@@ -71,6 +71,8 @@ pub struct RunArgs {
     speculation: SpeculationArgs,
     #[command(flatten)]
     load: LoadArgs,
+    #[command(flatten)]
+    kv: KvArgs,
 }
 
 /// What to continue.
@@ -117,14 +119,16 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let saved = args.sessions.load()?;
     let prompt = sequence(&args.prompt, &file, &tokenizer, saved.as_ref())?;
     tracing::debug!(?prompt, "prompt ids");
-    let needs_digest = args.receipt.is_some() || args.sessions.is_given();
+    let needs_digest = args.receipt.is_some() || args.sessions.is_given() || args.kv.is_given();
     let sha256 = needs_digest.then(|| digest::model_sha256(&file)).transpose()?;
     let capacity = Capacity {
         context_len: args.load.context,
         sequences: 1,
         max_outputs: args.speculation.max_outputs(),
     };
-    let mut engine = model::load(&file, path, &args.load, &capacity)?;
+    let mut engine = model::load_with(&file, path, &args.load, &capacity, &|options| {
+        sha256.into_iter().for_each(|sha256| args.kv.apply(options, sha256));
+    })?;
     if let (Some(saved), Some(sha256)) = (&saved, sha256) {
         saved.check(sha256, &engine.device().profile)?;
     }
@@ -134,7 +138,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     };
     let sampler = Sampler::new(&options, engine.plan().vocab_len)?;
     let drafter = args.speculation.drafter(&file, &args.load, &engine)?;
-    let mut session = session(&mut engine, saved.as_ref())?;
+    let mut session = session(args, &mut engine, saved.as_ref(), &prompt)?;
     let known = session.tokens().len();
 
     let recorder = args.receipt.as_deref().zip(sha256).map(|(path, sha256)| {
@@ -183,9 +187,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A session that begins with what is known of the prompt already.
-fn session(engine: &mut Engine, saved: Option<&SavedSession>) -> anyhow::Result<Session> {
+fn session(
+    args: &RunArgs,
+    engine: &mut Engine,
+    saved: Option<&SavedSession>,
+    prompt: &[u32],
+) -> anyhow::Result<Session> {
     Ok(match saved {
         Some(saved) => saved.restore(engine)?,
+        None if args.kv.is_given() => engine.session_for(b"", prompt)?,
         None => engine.session(),
     })
 }

@@ -108,6 +108,7 @@ pub fn generate(
             });
         })?;
         generation.settle(&turn, session);
+        engine.store_pages(session)?;
         if let Some(stop) = end? {
             break stop;
         }

@@ -8,12 +8,16 @@
 //! after them are copied. Since keys and values depend on the key and on the tokens up to theirs and on nothing else,
 //! bit for bit, none of this can be seen in a result.
 //!
+//! With a [`KvDir`] pages are also kept on disk, under digests of the key and of all tokens up to them, for engines to come:
+//! a new sequence takes from there what is not in the tree (`store`).
+//!
 //! When pages run out, those go first that no session holds, that nothing in the tree builds on, and that were
 //! used least recently. Start reading at `PageTable::attach`.
 
 mod cache;
 mod key;
 mod pool;
+pub(crate) mod store;
 mod table;
 mod tree;
 
@@ -23,4 +27,5 @@ mod tests;
 pub(crate) use cache::KvCache;
 pub use cache::PageUse;
 pub use key::CacheKey;
+pub use store::KvDir;
 pub(crate) use table::{CommonSlots, PageTable, locked};

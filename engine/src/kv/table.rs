@@ -51,6 +51,11 @@ impl PageTable {
         Arc::ptr_eq(&self.cache, cache)
     }
 
+    /// Under what the pages are put in the tree.
+    pub(crate) fn key(&self) -> Option<&CacheKey> {
+        self.key.as_ref()
+    }
+
     pub(crate) fn pages(&self) -> &[u32] {
         &self.pages
     }

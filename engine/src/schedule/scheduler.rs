@@ -85,7 +85,7 @@ impl Scheduler {
         self.find_pages();
         self.plan()?;
         self.run(events)?;
-        self.finish(events);
+        self.finish(events)?;
         Ok(!self.running.is_empty() || !self.queue.is_empty())
     }
 
@@ -221,10 +221,12 @@ impl Scheduler {
     }
 
     /// Settles the step, and tells of those that have come to their end.
-    fn finish(&mut self, events: &mut Events<'_>) {
+    fn finish(&mut self, events: &mut Events<'_>) -> Result<(), EngineError> {
+        let mut stored = Ok(());
         for mut running in std::mem::take(&mut self.running) {
             if let Some(turn) = running.turn.take() {
                 running.job.generation.settle(&turn, &mut running.session);
+                stored = stored.and(self.engine.store_pages(&mut running.session));
             }
             let end = running.end.take().or_else(|| running.job.generation.limit(&self.engine).transpose());
             let id = running.job.id;
@@ -238,5 +240,6 @@ impl Scheduler {
             };
             self.blocked = false;
         }
+        stored
     }
 }

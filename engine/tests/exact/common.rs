@@ -29,9 +29,14 @@ pub fn options() -> EngineOptions<'static> {
 }
 
 /// A committed tiny llama.
-pub fn load(device: &dyn Device, quant: &str, options: &EngineOptions<'_>) -> Engine {
+pub fn file(quant: &str) -> GgufFile {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let file = GgufFile::open(&root.join(format!("../tests/data/quants/llama-{quant}.gguf"))).unwrap();
+    GgufFile::open(&root.join(format!("../tests/data/quants/llama-{quant}.gguf"))).unwrap()
+}
+
+/// The same on a device.
+pub fn load(device: &dyn Device, quant: &str, options: &EngineOptions<'_>) -> Engine {
+    let file = file(quant);
     let mut engine = Engine::load(file.metadata(), file.tensors(), &file, device, options, &|_| {}).unwrap();
     engine.set_costs(StepCosts::known(CHEAP_ROWS));
     engine

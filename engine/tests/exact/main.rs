@@ -19,4 +19,5 @@ mod reuse;
 mod saved;
 mod schedules;
 mod speculation;
+mod stored;
 mod toy;

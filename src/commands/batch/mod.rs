@@ -26,6 +26,7 @@ use crate::cli::LoadArgs;
 use crate::model::Capacity;
 use crate::output::{progress_bar, say};
 use crate::sampling::SamplingArgs;
+use crate::sessions::KvArgs;
 use crate::{digest, interrupt, model};
 use input::{Facts, Lines, Reader, Task};
 use output::{Origin, Output};
@@ -85,6 +86,8 @@ pub struct BatchArgs {
     no_speculation: bool,
     #[command(flatten)]
     load: LoadArgs,
+    #[command(flatten)]
+    kv: KvArgs,
 }
 
 /// Runs the command.
@@ -101,6 +104,7 @@ pub fn run(args: &BatchArgs) -> anyhow::Result<ExitCode> {
         options.chunk_rows = args.load.chunk.unwrap_or(options.chunk_rows.max(args.parallel + 192));
         let context_len = args.load.context.unwrap_or(DEFAULT_CONTEXT_LEN);
         options.kv_pages = Some((args.parallel * KV_TOKENS).max(context_len).div_ceil(64));
+        args.kv.apply(options, model_sha256);
     })?;
     let origin = Origin {
         unisonic_batch: 1,
