@@ -114,6 +114,9 @@ impl Recording {
             .iter()
             .map(|dispatch| Launch::new(context, dispatch))
             .collect::<Result<Vec<_>, _>>()?;
+        // Prompts, whose launches are of sizes that depend on the run, lose by it: what waits takes the place of what works
+        // (0.5B, 512 rows: 75,000 tokens/s instead of 90,000).
+        let begins_early = Cell::new(launches.iter().all(Launch::is_fixed));
         let work = Recorded {
             stream: stream.clone(),
             inputs: Pinned::new(stream, input.len_bytes)?,
@@ -122,7 +125,7 @@ impl Recording {
             results: Pinned::new(stream, copies.iter().map(|copy| copy.len_bytes).sum())?,
             copies,
             stamps,
-            begins_early: Cell::new(true),
+            begins_early,
         };
         // What is in the stream, such as uploads, would not be part of the capture, and need not be waited for.
         let graph = if work.is_fixed() { work.graph()? } else { None };
