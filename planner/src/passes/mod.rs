@@ -4,7 +4,7 @@
 //! must come before it; [`check_table`] holds the table to that. [`run`] applies them and verifies the graph after
 //! each. Switching optional ones off changes speed and never a bit of a result, because each only joins operations
 //! whose meaning stays what it was. Passes over the launches of a GPU are in another table,
-//! [`LAUNCH_PASSES`](crate::launches::LAUNCH_PASSES), and are switched off by name like these.
+//! [`LAUNCH_PASSES`], and are switched off by name like these.
 //!
 //! One file a pass, with the graph before and after in its test.
 
