@@ -103,7 +103,7 @@ fn logprobs_are_of_the_model_alone() {
 #[test]
 fn options_that_cannot_be_are_named() {
     for (args, says) in [
-        (["--temperature", "-1"], "temperature is -1, but it has to be 0, or from 0.0001 to 10000"),
+        (["--temperature", "20000"], "temperature is 20000, but it has to be 0, or from 0.0001 to 10000"),
         (["--logit-bias", "259=1"], "logit bias names token 259, but the model's tokens are 0 to 258"),
         (["--repeat-penalty", "0"], "repeat penalty is 0, but it has to be from 1/1024 to 1024"),
     ] {
