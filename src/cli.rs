@@ -47,7 +47,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     Verify(verify::VerifyArgs),
     Batch(batch::BatchArgs),
     Info(info::InfoArgs),
