@@ -240,6 +240,10 @@ impl Emitter<'_> {
         if self.memory.stage.is_some() {
             return self.memory.stage;
         }
+        // Beside a B that is loaded, an A that is inserted costs as little as a staged one, and no barriers.
+        if self.memory.loads_b {
+            return None;
+        }
         let stages = self.kernel.workgroup / MATRIX_CLUSTER;
         let len_bytes = self.shared_len_bytes() + stages * STAGE_VEC4S * 16;
         if len_bytes > self.target.max_shared_len_bytes {

@@ -19,6 +19,8 @@ use super::matrix::Stage;
 pub(super) struct Memory {
     /// Of each shared object, the widest access.
     shared_widths: Vec<u8>,
+    /// Whether matrices B are loaded from shared memory.
+    pub(super) loads_b: bool,
     /// Pointer to the launch's record.
     record: Option<(StorageClass, Word)>,
     params: HashMap<usize, Word>,
@@ -34,9 +36,10 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn of(kernel: &Kernel) -> Self {
         let mut shared_widths = vec![1; kernel.objects.len()];
-        widths(kernel, &kernel.body, &mut shared_widths);
+        let loads_b = widths(kernel, &kernel.body, &mut shared_widths);
         Self {
             shared_widths,
+            loads_b,
             record: None,
             params: HashMap::new(),
             addresses: HashMap::new(),
@@ -48,8 +51,9 @@ impl Memory {
     }
 }
 
-/// The widest access to each object.
-fn widths(kernel: &Kernel, block: &Block, found: &mut [u8]) {
+/// The widest access to each object, and whether any is the load of a matrix.
+fn widths(kernel: &Kernel, block: &Block, found: &mut [u8]) -> bool {
+    let mut loads_b = false;
     for stmt in &block.stmts {
         match stmt {
             Stmt::Inst(Inst { attr: Attr::Object(id), operands, result, .. }) => {
@@ -58,15 +62,19 @@ fn widths(kernel: &Kernel, block: &Block, found: &mut [u8]) {
                 found[id.index()] = found[id.index()].max(width);
             }
             // Columns of matrices are of 16 bytes.
-            Stmt::Inst(Inst { attr: Attr::Columns { of, .. }, .. }) => found[of.index()] = 4,
+            Stmt::Inst(Inst { attr: Attr::Columns { of, .. }, .. }) => {
+                found[of.index()] = 4;
+                loads_b = true;
+            }
             Stmt::Inst(_) => {}
             Stmt::If { then, otherwise, .. } => {
-                widths(kernel, then, found);
-                widths(kernel, otherwise, found);
+                loads_b |= widths(kernel, then, found);
+                loads_b |= widths(kernel, otherwise, found);
             }
-            Stmt::Loop { body, .. } => widths(kernel, body, found),
+            Stmt::Loop { body, .. } => loads_b |= widths(kernel, body, found),
         }
     }
+    loads_b
 }
 
 /// Of a vector.

@@ -17,7 +17,7 @@ use crate::kernels::misfit;
 /// Most launches that become one.
 const MOST: usize = 8;
 /// How many times over a launch has to fill a device for its beginning and end to cost nothing.
-const FILLS: u64 = 4;
+const FILLS: u64 = 8;
 
 /// Joins what may be joined, and leaves out kernels that are launched no more.
 pub fn join_launches(kernels: &mut Vec<Kernel>, launches: &mut Vec<Launch>, hardware: &Hardware) {

@@ -12,6 +12,7 @@ use super::super::{Grid, GridKernel};
 use super::Form;
 use super::operands::{Activations, Columns, Global, Operands, Place};
 use super::output::{Epilogue, Output};
+use super::scales::takes_two_products;
 use super::staged::RowStages;
 use super::totals::{Multiply, Unit, scaled_totals};
 
@@ -34,12 +35,17 @@ impl HalfStaged {
     /// 128 weight rows by 32 rows with four clusters, or a part of it of which two workgroups find room side by side. None
     /// where no part does, and without matrix instructions.
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
-        let sizes = [(2, 8), (2, 4), (1, 4), (1, 2)];
-        let columns = hardware.caps.load_b;
-        let tunings = sizes.map(|(groups, tiles)| Self { clusters: 4, groups, tiles, columns, resident: 2 });
+        let takes_two = takes_two_products(weights.format());
+        let sizes = match takes_two {
+            // The larger tile spills, and its matrices are made of so many bytes that staging them is faster.
+            true => &[(2, 4), (1, 4), (1, 2)][..],
+            false => &[(2, 8), (2, 4), (1, 4), (1, 2)],
+        };
+        let columns = hardware.caps.load_b && !takes_two;
+        let of_size = |&(groups, tiles): &(u32, u32)| Self { warps: 4, groups, tiles, columns, resident: 2 };
         let half = Hardware { shared_len_bytes: hardware.shared_len_bytes / 2, ..*hardware };
         let fits = |tuning: &Self| tuning.room(weights, x).fits(&half);
-        tunings.into_iter().find(fits).filter(|_| hardware.caps.mma32)
+        sizes.iter().map(of_size).find(fits).filter(|_| hardware.caps.mma32)
     }
 
     fn room(self, weights: WeightLayout, x: ActivationLayout) -> Room {

@@ -63,6 +63,12 @@ pub fn scales_fit_bytes(format: WeightFormat) -> bool {
     format == WeightFormat::Block(BlockFormat::Q2_K)
 }
 
+/// Whether each block of 32 takes two matrix products: one for each half, whose scale is its own, or one for each byte.
+pub fn takes_two_products(format: WeightFormat) -> bool {
+    let has_halves = format.has(Plane::SubScales) && Digits::of(format).is_none();
+    has_halves || format == WeightFormat::W16
+}
+
 impl<'k> Scales<'k> {
     /// Loads them.
     pub fn load(format: WeightFormat, place: &Place<'k>, from: &impl Words<'k>) -> Self {
