@@ -42,7 +42,8 @@ impl HalfStaged {
             false => &[(2, 8), (2, 4), (1, 4), (1, 2)],
         };
         let columns = hardware.caps.load_b && !takes_two;
-        let of_size = |&(groups, tiles): &(u32, u32)| Self { warps: 4, groups, tiles, columns, resident: 2 };
+        let of_size =
+            |&(groups, tiles): &(u32, u32)| Self { clusters: 4, groups, tiles, columns, resident: 2 };
         let half = Hardware { shared_len_bytes: hardware.shared_len_bytes / 2, ..*hardware };
         let fits = |tuning: &Self| tuning.room(weights, x).fits(&half);
         sizes.iter().map(of_size).find(fits).filter(|_| hardware.caps.mma32)
