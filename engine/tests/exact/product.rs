@@ -1,5 +1,6 @@
 //! The product of everything that must not matter, on the native CPU: {plain, n-gram, draft model} x {cold, prefix hit,
-//! edited prefix} x {alone, 2, 7, 64 neighbours} x {chunk sizes} x {greedy, seeded, all options, penalties}. Each pair of choices occurs in some case.
+//! edited prefix, disk hit} x {alone, 2, 7, 64 neighbours} x {chunk sizes} x {greedy, seeded, all options, penalties}. Each
+//! pair of choices occurs in some case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use unisonic_cpu::native::CpuDevice;
 use unisonic_engine::draft::{Drafter, ModelDrafter, NgramDrafter, StepCosts};
+use unisonic_engine::kv::KvDir;
 use unisonic_engine::schedule::{Event, Request, ScheduleLimits, Scheduler};
 use unisonic_engine::{Engine, EngineOptions, Greedy, Sample};
 
@@ -16,11 +18,13 @@ use super::common::{
 };
 
 /// Numbers of choices: drafter, state of the cache, neighbours, chunk size, sampler.
-const CHOICES: [usize; 5] = [3, 3, 4, 4, SAMPLERS];
+const CHOICES: [usize; 5] = [3, 4, 4, 4, SAMPLERS];
 const SAMPLERS: usize = 4;
 const NEIGHBOURS: [usize; 4] = [0, 2, 7, 64];
 const CHUNKS: [u32; 4] = [1, 7, 64, 100];
 const TOKENS: u32 = 12;
+/// State of the cache: the prompt was run by an engine that is gone, which has left its pages on disk.
+const DISK_HIT: usize = 3;
 
 type Case = [usize; 5];
 
@@ -94,13 +98,18 @@ impl Product {
 
     fn check(&self, case: Case) {
         let [drafter, cache, neighbours, chunk, choice] = case;
+        let folder = tempfile::tempdir().unwrap();
+        let kv_dir = KvDir { path: folder.path().to_owned(), max_bytes: 1 << 30 };
         let options = EngineOptions {
             chunk_rows: CHUNKS[chunk],
             kv_pages: Some(160),
             context_len: Some(256),
+            weights_digest: vec![1],
+            kv_dir: (cache == DISK_HIT).then_some(kv_dir),
             ..options()
         };
-        let mut scheduler = Scheduler::new(cpu(&options), ScheduleLimits { max_running: 80, max_queued: 80 });
+        let start = || Scheduler::new(cpu(&options), ScheduleLimits { max_running: 80, max_queued: 80 });
+        let mut scheduler = start();
         let request = |prompt: Vec<u32>, drafter, choice, max_tokens| Request {
             prompt,
             max_tokens: Some(max_tokens),
@@ -112,12 +121,16 @@ impl Product {
         let prompt = prompt();
         let earlier = match cache {
             0 => None,
-            1 => Some(prompt.clone()),
+            1 | DISK_HIT => Some(prompt.clone()),
             _ => Some([&prompt[..70], &ids(52, 40, VOCAB)].concat()),
         };
         if let Some(earlier) = earlier {
             scheduler.submit(request(earlier, 0, 0, 4)).unwrap();
             while scheduler.step(&mut |_| ControlFlow::Continue(())).unwrap() {}
+        }
+        if cache == DISK_HIT {
+            drop(scheduler);
+            scheduler = start();
         }
         for neighbour in 0..NEIGHBOURS[neighbours] {
             let prompt = ids(60 + neighbour as u64, 3 + neighbour % 9, VOCAB);
