@@ -12,8 +12,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use unisonic_devices::{DeviceName, FeaturesOff};
 use unisonic_planner::passes::{PASSES, check_off};
 
+use crate::cache_dir::CacheDirArg;
 use crate::commands::{
-    batch, bench, completions, devices, info, perplexity, pull, run, synth, tokenize, verify,
+    batch, bench, cache, completions, devices, info, perplexity, pull, run, synth, tokenize, verify,
 };
 
 const EXAMPLES: &str = "\
@@ -56,6 +57,7 @@ pub enum Command {
     Perplexity(perplexity::PerplexityArgs),
     Bench(bench::BenchArgs),
     Synth(synth::SynthArgs),
+    Cache(cache::CacheArgs),
     Completions(completions::CompletionsArgs),
     Pull(pull::PullArgs),
 }
@@ -103,6 +105,8 @@ pub struct LoadArgs {
     /// Runs another arithmetic than the product's, for comparisons with other runtimes
     #[arg(long, value_name = "NAME")]
     pub diagnostic: Option<Diagnostic>,
+    #[command(flatten)]
+    pub cache: CacheDirArg,
 }
 
 impl LoadArgs {

@@ -7,6 +7,7 @@
 //! Start reading at [`commands::run`].
 
 mod atomic;
+mod cache_dir;
 mod cli;
 mod commands;
 mod digest;

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use unisonic_core::format::GgufFile;
-use unisonic_devices::{FeaturesOff, OpenOptions};
+use unisonic_devices::{CompileProgress, FeaturesOff, OnCompile, OpenOptions};
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_engine::{Clock, Engine, EngineOptions};
 use unisonic_planner::PlanOptions;
@@ -16,7 +16,7 @@ use unisonic_planner::launches::LaunchPasses;
 use unisonic_planner::passes::Dump;
 
 use crate::cli::{Diagnostic, LoadArgs};
-use crate::output::{bytes_bar, say};
+use crate::output::{bytes_bar, progress_bar, say};
 
 /// Opens a model file.
 pub fn open(path: &Path) -> anyhow::Result<GgufFile> {
@@ -68,6 +68,8 @@ pub fn load_with(
             memory_limit_bytes: args.memory_limit,
             launch_passes: LaunchPasses::without(&args.passes_off),
             features_off: FeaturesOff::named(&args.features_off)?,
+            cache: args.cache.open(),
+            on_compile: Some(compile_bar()),
         },
     )?;
     let texts = RefCell::new(Vec::new());
@@ -105,6 +107,20 @@ pub fn load_with(
     }
     tracing::info!(device = engine.device().name, profile, context_len = engine.context_len(), "loaded");
     Ok(engine)
+}
+
+/// Shows how far the kernels of a GPU are while they are compiled.
+fn compile_bar() -> Arc<OnCompile> {
+    let shown = Mutex::new(None);
+    Arc::new(move |CompileProgress { done, total }| {
+        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = shown.get_or_insert_with(|| progress_bar("compiling kernels", total as u64));
+        bar.set_position(done as u64);
+        if done == total {
+            bar.finish_and_clear();
+            *shown = None;
+        }
+    })
 }
 
 /// By which the engine learns what its steps cost.

@@ -8,12 +8,14 @@ mod name;
 
 use std::sync::Arc;
 
+use unisonic_cache::Cache;
 use unisonic_core::launch::Hardware;
 use unisonic_core::plan::Device;
 use unisonic_cpu::native::CpuDevice;
 pub use unisonic_cpu::native::MAX_THREADS;
 use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 use unisonic_gpu::device::GpuDevice;
+pub use unisonic_gpu::device::{CompileProgress, OnCompile};
 use unisonic_gpu::interpreter::InterpreterMachine;
 use unisonic_gpu::machine::Machine;
 use unisonic_planner::launches::{LaunchPasses, Lowering};
@@ -23,7 +25,7 @@ pub use list::{Backend, Listed, list};
 pub use name::{DeviceName, UnknownDevice};
 
 /// What to open beside the device's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct OpenOptions {
     /// Keep V exact: a diagnostic arithmetic that is not u1, for sharp comparisons with other runtimes. Only the CPU has it.
     pub exact_v: bool,
@@ -35,6 +37,10 @@ pub struct OpenOptions {
     pub launch_passes: LaunchPasses,
     /// What a GPU has and does without.
     pub features_off: FeaturesOff,
+    /// Where what takes a GPU's driver long to make is kept for the next start.
+    pub cache: Option<Arc<Cache>>,
+    /// Is told how far the kernels of a GPU are.
+    pub on_compile: Option<Arc<OnCompile>>,
 }
 
 /// A device that cannot be opened.
@@ -63,7 +69,7 @@ pub enum OpenError {
 
 /// Opens a device.
 pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, OpenError> {
-    let OpenOptions { exact_v, threads, memory_limit_bytes, launch_passes, features_off } = options;
+    let OpenOptions { exact_v, threads, memory_limit_bytes, features_off, .. } = options;
     match name {
         DeviceName::Cpu | DeviceName::CpuScalar if exact_v => {
             Ok(Box::new(ScalarDevice::new(Arithmetic::ExactV)))
@@ -74,27 +80,34 @@ pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, O
         }
         DeviceName::CpuScalar => Ok(Box::new(ScalarDevice::new(Arithmetic::U1))),
         _ if exact_v => Err(OpenError::Diagnostic(name)),
-        DeviceName::Interpreter => Ok(gpu(InterpreterMachine { hardware: Hardware::SM_86 }, launch_passes)),
+        DeviceName::Interpreter => Ok(gpu(InterpreterMachine { hardware: Hardware::SM_86 }, options)),
         DeviceName::Cuda(index) => {
             let without =
                 unisonic_cuda::driver::Without { dependent_launches: features_off.dependent_launches };
-            let options =
-                unisonic_cuda::driver::OpenOptions { memory_limit_bytes, without, ..Default::default() };
-            let machine = unisonic_cuda::driver::open(index, options);
-            machine
-                .map(|machine| gpu(machine, launch_passes))
-                .map_err(|error| OpenError::Cuda { name, error })
+            let cache = options.cache.clone();
+            let of_cuda = unisonic_cuda::driver::OpenOptions {
+                memory_limit_bytes,
+                cache,
+                without,
+                ..Default::default()
+            };
+            let machine = unisonic_cuda::driver::open(index, of_cuda);
+            machine.map(|machine| gpu(machine, options)).map_err(|error| OpenError::Cuda { name, error })
         }
         DeviceName::Vulkan(index) => {
-            let options = unisonic_vulkan::driver::OpenOptions { memory_limit_bytes, ..Default::default() };
-            let machine = unisonic_vulkan::driver::open(index as usize, &options);
-            machine
-                .map(|machine| gpu(machine, launch_passes))
-                .map_err(|error| OpenError::Vulkan { name, error })
+            let cache = options.cache.clone();
+            let of_vulkan =
+                unisonic_vulkan::driver::OpenOptions { memory_limit_bytes, cache, ..Default::default() };
+            let machine = unisonic_vulkan::driver::open(index as usize, &of_vulkan);
+            machine.map(|machine| gpu(machine, options)).map_err(|error| OpenError::Vulkan { name, error })
         }
     }
 }
 
-fn gpu<M: Machine + 'static>(machine: M, passes: LaunchPasses) -> Box<dyn Device> {
-    Box::new(GpuDevice::new(machine, Arc::new(Lowering { passes })))
+fn gpu<M: Machine + 'static>(machine: M, options: OpenOptions) -> Box<dyn Device> {
+    let device = GpuDevice::new(machine, Arc::new(Lowering { passes: options.launch_passes }));
+    Box::new(match options.on_compile {
+        Some(on_compile) => device.on_compile(on_compile),
+        None => device,
+    })
 }

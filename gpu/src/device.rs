@@ -2,25 +2,44 @@
 
 use std::sync::Arc;
 
-use unisonic_core::launch::{GROUP_PAGES, Lower, Memory, Shape};
+use unisonic_core::launch::{GROUP_PAGES, Lower, Lowered, Memory, Shape};
 use unisonic_core::plan::{Device, DeviceError, DeviceInfo, Limits, Plan, Program, Progress, WeightSource};
 
 use crate::areas::{Areas, check_fits};
 use crate::images;
 use crate::machine::Machine;
 use crate::program::GpuProgram;
+use crate::recordings::Recordings;
 use crate::shared::SharedMachine;
+
+/// How far the kernels of a shape of batches are: they are compiled when the first such batch comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompileProgress {
+    /// Kernels that are there; begins with 0.
+    pub done: usize,
+    /// Kernels that were not there before.
+    pub total: usize,
+}
+
+/// Is told how far compiling is.
+pub type OnCompile = dyn Fn(CompileProgress) + Send + Sync;
 
 /// A GPU that loads plans.
 pub struct GpuDevice<M: Machine> {
     machine: SharedMachine<M>,
     lower: Arc<dyn Lower>,
+    on_compile: Arc<OnCompile>,
 }
 
 impl<M: Machine> GpuDevice<M> {
     /// A device that has plans lowered by `lower`.
     pub fn new(machine: M, lower: Arc<dyn Lower>) -> Self {
-        Self { machine: SharedMachine::new(machine), lower }
+        Self { machine: SharedMachine::new(machine), lower, on_compile: Arc::new(|_| ()) }
+    }
+
+    /// The same, and `on_compile` is told how far compiling is.
+    pub fn on_compile(self, on_compile: Arc<OnCompile>) -> Self {
+        Self { on_compile, ..self }
     }
 }
 
@@ -49,7 +68,10 @@ impl<M: Machine + 'static> Device for GpuDevice<M> {
         check_fits(&device, memory, &plan, limits, free_bytes)?;
         let areas = Areas::allocate(&self.machine, &plan, memory)?;
         images::load(&plan, weights, &memory.images, &areas, progress)?;
-        Ok(Box::new(GpuProgram::new(plan, limits, self.machine.clone(), lowered.into(), areas)))
+        let (machine, lowered): (_, Arc<dyn Lowered>) = (self.machine.clone(), lowered.into());
+        let on_compile = Arc::clone(&self.on_compile);
+        let recordings = Recordings::new(machine.clone(), Arc::clone(&lowered), areas, on_compile);
+        Ok(Box::new(GpuProgram::new(plan, limits, machine, lowered, recordings)))
     }
 }
 

@@ -7,7 +7,6 @@ use unisonic_core::plan::{
     Batch, DeviceError, DeviceInfo, Limits, Plan, Program, RangeFlag, Rows, RunProfile,
 };
 
-use crate::areas::Areas;
 use crate::cost::Costs;
 use crate::machine::Machine;
 use crate::recordings::Recordings;
@@ -37,9 +36,8 @@ impl<M: Machine> GpuProgram<M> {
         limits: Limits,
         machine: SharedMachine<M>,
         lowered: Arc<dyn Lowered>,
-        areas: Areas<M>,
+        recordings: Recordings<M>,
     ) -> Self {
-        let recordings = Recordings::new(machine.clone(), Arc::clone(&lowered), areas);
         let info = machine.info();
         let (inputs, results) = (vec![], vec![]);
         Self {

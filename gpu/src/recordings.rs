@@ -1,6 +1,7 @@
 //! What a program has recorded: launches for the shapes of batches that came, made when the first one comes.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use unisonic_core::kir::Kernel;
@@ -11,6 +12,7 @@ use unisonic_core::launch::{Area, Checked, Launches, Lowered, Place, Shape};
 use unisonic_core::plan::DeviceError;
 
 use crate::areas::Areas;
+use crate::device::{CompileProgress, OnCompile};
 use crate::machine::{Dispatch, Machine, Span, Work};
 use crate::shared::SharedMachine;
 
@@ -27,6 +29,7 @@ pub(crate) struct Recordings<M: Machine> {
     kernels: HashMap<String, M::Kernel>,
     /// The one used last is last.
     kept: Vec<(Shape, Recorded<M>)>,
+    on_compile: Arc<OnCompile>,
 }
 
 /// Launches for a shape.
@@ -40,8 +43,13 @@ pub(crate) struct Recorded<M: Machine> {
 }
 
 impl<M: Machine> Recordings<M> {
-    pub(crate) fn new(machine: SharedMachine<M>, lowered: Arc<dyn Lowered>, areas: Areas<M>) -> Self {
-        Self { machine, lowered, areas, kernels: HashMap::new(), kept: vec![] }
+    pub(crate) fn new(
+        machine: SharedMachine<M>,
+        lowered: Arc<dyn Lowered>,
+        areas: Areas<M>,
+        on_compile: Arc<OnCompile>,
+    ) -> Self {
+        Self { machine, lowered, areas, kernels: HashMap::new(), kept: vec![], on_compile }
     }
 
     /// The launches for a shape.
@@ -66,8 +74,7 @@ impl<M: Machine> Recordings<M> {
     pub(crate) fn prepare(&mut self, shape: Shape) -> Result<(Launches, Work<M>), DeviceError> {
         let lower_error = |error| DeviceError::Lower { device: self.machine.info().id, error };
         let launches = self.lowered.launches(shape).map_err(lower_error)?;
-        let kernels = launches.kernels.iter().map(|kernel| self.kernel(kernel));
-        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+        let kernels = self.kernels(&launches.kernels)?;
         tracing::debug!(
             ?shape,
             launches = launches.launches.len(),
@@ -93,15 +100,30 @@ impl<M: Machine> Recordings<M> {
         })
     }
 
-    /// A kernel, compiled once.
-    fn kernel(&mut self, kernel: &Kernel) -> Result<M::Kernel, DeviceError> {
-        let text = kernel.to_string();
-        if let Some(compiled) = self.kernels.get(&text) {
-            return Ok(compiled.clone());
+    /// Kernels, each compiled once.
+    fn kernels(&mut self, kernels: &[Kernel]) -> Result<Vec<M::Kernel>, DeviceError> {
+        let texts: Vec<String> = kernels.iter().map(ToString::to_string).collect();
+        let total = texts.iter().filter(|&text| !self.kernels.contains_key(text)).count();
+        let mut done = 0;
+        let tell = |done| {
+            if total > 0 {
+                (self.on_compile)(CompileProgress { done, total });
+            }
+        };
+        tell(done);
+        let mut compiled = Vec::with_capacity(kernels.len());
+        for (kernel, text) in kernels.iter().zip(texts) {
+            compiled.push(match self.kernels.entry(text) {
+                Entry::Occupied(there) => there.get().clone(),
+                Entry::Vacant(place) => {
+                    tracing::debug!(kernel = kernel.name, "compiling");
+                    let new = self.machine.call(|machine| machine.compile(kernel))?;
+                    done += 1;
+                    tell(done);
+                    place.insert(new).clone()
+                }
+            });
         }
-        tracing::debug!(kernel = kernel.name, "compiling");
-        let compiled = self.machine.call(|machine| machine.compile(kernel))?;
-        self.kernels.insert(text, compiled.clone());
         Ok(compiled)
     }
 

@@ -97,6 +97,28 @@ fn batches_of_all_shapes_give_their_logits() {
     assert!(host.tokens[0].len() > 64, "the second page too");
 }
 
+#[test]
+fn compiling_tells_how_far_it_is() {
+    let told = Arc::new(Mutex::new(vec![]));
+    let listener = Arc::clone(&told);
+    let setup = Setup::new(None);
+    let watch = Arc::clone(&setup.watch);
+    let device = setup.device.on_compile(Arc::new(move |progress| {
+        assert_eq!(watch.lock().unwrap().compiled.len(), progress.done);
+        listener.lock().unwrap().push((progress.done, progress.total));
+    }));
+    let mut program = device.load(toy::plan(), &toy::weights(), LIMITS, &|_| {}).unwrap();
+    let mut host = Host::new(&[&[3, 19]]);
+    host.run(&mut *program, &[(0, 1)], &[0]);
+    let total = setup.watch.lock().unwrap().compiled.len();
+    assert!(total > 0);
+    let expected: Vec<_> = (0..=total).map(|done| (done, total)).collect();
+    assert_eq!(*told.lock().unwrap(), expected);
+    // They are there.
+    host.run(&mut *program, &[(0, 2)], &[0]);
+    assert_eq!(*told.lock().unwrap(), expected);
+}
+
 /// Past 1024 positions there are twice as many groups.
 #[test]
 fn long_sequences_get_launches_of_their_own() {

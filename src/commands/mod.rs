@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod bench;
+pub mod cache;
 pub mod completions;
 pub mod devices;
 pub mod info;
@@ -29,6 +30,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Synth(args) => synth::run(&args),
         Command::Completions(args) => completions::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Cache(args) => cache::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Pull(args) => pull::run(&args),
     }
 }
