@@ -126,3 +126,81 @@ fn positions(image: &Image) -> u32 {
         _ => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use unisonic_core::kir::Scalar;
+    use unisonic_core::kir::build::kernel;
+    use unisonic_core::launch::Shape;
+    use unisonic_core::plan::{Buffer, BufferId, BufferKind, KvLayer, KvLayerId, Step};
+
+    use super::*;
+
+    /// Attention over a window of 100 tokens, of a layer with 56 bytes a token.
+    fn plan() -> Plan {
+        let (q, out) = (BufferId(0), BufferId(1));
+        let op = Op::Attention { q, layer: KvLayerId(0), kappa: 1.0, window: Some(100), soft_cap: None, out };
+        let buffer = || Buffer { rows: Rows::All, kind: BufferKind::F32 { width: 16 } };
+        Plan {
+            architecture: "test".into(),
+            vocab_len: 1,
+            context_len: 1000,
+            weights: vec![],
+            buffers: vec![buffer(), buffer()],
+            rope_tables: vec![],
+            kv_layers: vec![KvLayer { heads: 1, head_len: 16 }],
+            steps: vec![Step { label: "attention".into(), op }],
+            logits: out,
+        }
+    }
+
+    #[test]
+    fn what_the_rows_look_at_is_moved_once() {
+        let (plan, kernel) = (
+            plan(),
+            kernel("attention", 32, |k| {
+                k.read("q", Scalar::F32);
+                k.read("cache", Scalar::U32);
+                k.read_write("out", Scalar::F32);
+                k.write("maxima", Scalar::F32);
+                k.read("words", Scalar::U32);
+            }),
+        );
+        let memory = Memory {
+            images: vec![Image::Words(vec![0; 25])],
+            page_len_bytes: vec![64 * 56],
+            pages: 40,
+            arena_len_bytes: 4096,
+            inputs_len_bytes: 256,
+            largest: Shape { rows: 3, outputs: 3, groups: 1 },
+        };
+        let place = |area, len_bytes| Place { area, offset_bytes: 0, len_bytes };
+        let launch = Launch {
+            step: 0,
+            kernel: 0,
+            places: vec![
+                place(Area::Arena, 192),
+                place(Area::Cache(0), 40 * 64 * 56),
+                place(Area::Arena, 192),
+                place(Area::Arena, 512),
+                place(Area::Image(0), 100),
+            ],
+            params: vec![],
+            workgroups: Workgroups::PerTile(Rows::All, 5),
+        };
+        let pages = [0; 10];
+        let batch = Batch {
+            tokens: &[1; 3],
+            // Two rows of a sequence of which the window hides most, and the beginning of another.
+            positions: &[500, 501, 2],
+            sequences: &[0, 0, 1],
+            page_tables: &[&pages, &pages],
+            outputs: &[],
+        };
+        let tiles = TileCounts { all: 2, outputs: 0 };
+        let costs = Costs { plan: &plan, memory: &memory, batch: &batch, tiles };
+        assert_eq!(costs.workgroups(&launch), 10);
+        assert_eq!(costs.bytes(&launch, &kernel), 192 + (100 + 3) * 56 + 2 * 192 + 100);
+        assert_eq!(costs.macs(&launch), 0);
+    }
+}

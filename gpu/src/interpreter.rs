@@ -43,10 +43,16 @@ impl HostBuffer {
     }
 }
 
+/// Launches, and what they gave back.
+pub struct InterpreterRecording {
+    work: Work<InterpreterMachine>,
+    results: Vec<u32>,
+}
+
 impl Machine for InterpreterMachine {
     type Buffer = HostBuffer;
     type Kernel = Arc<Kernel>;
-    type Recording = Work<Self>;
+    type Recording = InterpreterRecording;
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
@@ -109,36 +115,38 @@ impl Machine for InterpreterMachine {
         Ok(Arc::new(kernel.clone()))
     }
 
-    fn record(&self, work: &Work<Self>) -> Result<Work<Self>, MachineError> {
+    fn record(&self, work: &Work<Self>) -> Result<InterpreterRecording, MachineError> {
         let spans = work.dispatches.iter().flat_map(|dispatch| &dispatch.spans);
         for span in spans.chain([&work.inputs]).chain(&work.results) {
             check_span(span)?;
         }
         work.dispatches.iter().try_for_each(check_dispatch)?;
-        Ok(Work {
+        let work = Work {
             dispatches: work.dispatches.iter().map(Dispatch::clone).collect(),
             inputs: work.inputs.clone(),
             results: work.results.clone(),
-        })
+        };
+        Ok(InterpreterRecording { work, results: vec![] })
     }
 
-    fn run(
+    fn run_kept(
         &self,
-        recording: &mut Work<Self>,
+        recording: &mut InterpreterRecording,
         inputs: &[u8],
         tiles: TileCounts,
-        results: &mut [u8],
     ) -> Result<(), MachineError> {
-        self.upload(&recording.inputs.buffer, recording.inputs.offset_bytes, inputs)?;
-        for dispatch in &recording.dispatches {
+        let InterpreterRecording { work, results } = recording;
+        self.upload(&work.inputs.buffer, work.inputs.offset_bytes, inputs)?;
+        for dispatch in &work.dispatches {
             dispatch.run(tiles)?;
         }
-        let found: Vec<u8> = recording.results.iter().flat_map(|span| span.read(0)).collect();
-        if found.len() != results.len() {
-            return Err(refused("run", format!("{} bytes of results for {}", found.len(), results.len())));
-        }
-        results.copy_from_slice(&found);
+        let found: Vec<u8> = work.results.iter().flat_map(|span| span.read(0)).collect();
+        *results = found.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
         Ok(())
+    }
+
+    fn results(recording: &InterpreterRecording) -> &[u32] {
+        &recording.results
     }
 }
 

@@ -38,15 +38,36 @@ pub trait Machine: Send {
     /// Prepares launches.
     fn record(&self, work: &Work<Self>) -> Result<Self::Recording, MachineError>;
 
-    /// Runs a recording once: `inputs` goes to where [`Work::inputs`] says, all launches run, one after the other, then
-    /// `results` is filled with what lies at [`Work::results`], one after the other.
+    /// Runs a recording once: `inputs` goes to where [`Work::inputs`] says, all launches run, one after the other, then the
+    /// recording has what lies at [`Work::results`].
+    fn run_kept(
+        &self,
+        recording: &mut Self::Recording,
+        inputs: &[u8],
+        tiles: TileCounts,
+    ) -> Result<(), MachineError>;
+
+    /// The words of [`Work::results`], one after the other, as the last run left them; they mean nothing after one that
+    /// failed.
+    fn results(recording: &Self::Recording) -> &[u32];
+
+    /// The same, and copies them.
     fn run(
         &self,
         recording: &mut Self::Recording,
         inputs: &[u8],
         tiles: TileCounts,
         results: &mut [u8],
-    ) -> Result<(), MachineError>;
+    ) -> Result<(), MachineError> {
+        self.run_kept(recording, inputs, tiles)?;
+        let found: &[u8] = bytemuck::cast_slice(Self::results(recording));
+        if found.len() != results.len() {
+            let reason = format!("there is room for {} bytes of {}", results.len(), found.len());
+            return Err(MachineError::Driver { call: "giving back results".to_owned(), reason });
+        }
+        results.copy_from_slice(found);
+        Ok(())
+    }
 
     /// Runs launches some times as recordings run, and says what each took by the device's clock; none without one.
     fn time(

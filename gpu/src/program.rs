@@ -21,11 +21,9 @@ pub(crate) struct GpuProgram<M: Machine> {
     machine: SharedMachine<M>,
     lowered: Arc<dyn Lowered>,
     recordings: Recordings<M>,
-    /// What the last run was given, and gave back.
+    /// What the last run was given.
     inputs: Vec<u8>,
-    results: Vec<u32>,
-    /// Where in `results` the logits begin, and how many output rows of the batch have some.
-    logits_start: usize,
+    /// How many output rows of the last batch have logits, in the recording that ran.
     outputs: usize,
 }
 
@@ -39,19 +37,7 @@ impl<M: Machine> GpuProgram<M> {
         recordings: Recordings<M>,
     ) -> Self {
         let info = machine.info();
-        let (inputs, results) = (vec![], vec![]);
-        Self {
-            plan,
-            info,
-            limits,
-            machine,
-            lowered,
-            recordings,
-            inputs,
-            results,
-            logits_start: 0,
-            outputs: 0,
-        }
+        Self { plan, info, limits, machine, lowered, recordings, inputs: vec![], outputs: 0 }
     }
 }
 
@@ -75,11 +61,8 @@ impl<M: Machine> Program for GpuProgram<M> {
         let shape = shapes::of_batch(batch, memory.largest);
         let recorded = self.recordings.of_shape(shape)?;
         let tiles = recorded.inputs.fill(batch, memory, self.limits.kv_pages, &mut self.inputs);
-        self.results.resize(recorded.found_len + recorded.logits_len, 0);
-        let results = bytemuck::cast_slice_mut(&mut self.results);
-        self.machine.call(|machine| machine.run(&mut recorded.recording, &self.inputs, tiles, results))?;
-        let found = &self.results[..recorded.found_len];
-        self.logits_start = recorded.found_len;
+        self.machine.call(|machine| machine.run_kept(&mut recorded.recording, &self.inputs, tiles))?;
+        let found = &M::results(&recorded.recording)[..recorded.found_len];
         self.outputs = batch.outputs.len();
         Ok(range_flags(batch, &recorded.checked, shape.rows as usize, found))
     }
@@ -103,8 +86,9 @@ impl<M: Machine> Program for GpuProgram<M> {
 
     fn logits(&self, output: usize) -> &[f32] {
         assert!(output < self.outputs, "output row {output}, but the last run had {}", self.outputs);
+        let Some(recorded) = self.recordings.last() else { return &[] };
         let len = self.plan.vocab_len as usize;
-        bytemuck::cast_slice(&self.results[self.logits_start + output * len..][..len])
+        bytemuck::cast_slice(&M::results(&recorded.recording)[recorded.found_len + output * len..][..len])
     }
 }
 

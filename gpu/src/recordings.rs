@@ -39,7 +39,6 @@ pub(crate) struct Recorded<M: Machine> {
     pub checked: Vec<Checked>,
     /// Words that a run gives back: first `found` of [`Launches`], then the logits.
     pub found_len: usize,
-    pub logits_len: usize,
 }
 
 impl<M: Machine> Recordings<M> {
@@ -70,6 +69,11 @@ impl<M: Machine> Recordings<M> {
         Ok(&mut self.kept[last].1)
     }
 
+    /// What was asked for last, if it is there.
+    pub(crate) fn last(&self) -> Option<&Recorded<M>> {
+        self.kept.last().map(|(_, recorded)| recorded)
+    }
+
     /// The launches for a shape, on device memory.
     pub(crate) fn prepare(&mut self, shape: Shape) -> Result<(Launches, Work<M>), DeviceError> {
         let lower_error = |error| DeviceError::Lower { device: self.machine.info().id, error };
@@ -96,7 +100,6 @@ impl<M: Machine> Recordings<M> {
             inputs: launches.inputs,
             checked: launches.checked,
             found_len: words(&work.results[0]),
-            logits_len: work.results[1..].iter().map(words).sum(),
         })
     }
 

@@ -141,15 +141,18 @@ impl Machine for CudaMachine {
         Recording::new(&self.stream, work)
     }
 
-    /// `inputs` and `results` have the lengths that were recorded.
-    fn run(
+    /// `inputs` has the length that was recorded.
+    fn run_kept(
         &self,
         recording: &mut Recording,
         inputs: &[u8],
         tiles: TileCounts,
-        results: &mut [u8],
     ) -> Result<(), MachineError> {
-        recording.run(inputs, tiles, results)
+        recording.run(inputs, tiles)
+    }
+
+    fn results(recording: &Recording) -> &[u32] {
+        recording.results()
     }
 
     fn time(

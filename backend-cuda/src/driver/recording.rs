@@ -21,6 +21,8 @@ pub struct Recording {
     /// Before what it refers to, so that it is dropped first.
     graph: Option<Graph>,
     work: Recorded,
+    /// Whether the last run has ended well.
+    has_results: bool,
 }
 
 /// What is done in a run, with all that it needs.
@@ -129,7 +131,7 @@ impl Recording {
         };
         // What is in the stream, such as uploads, would not be part of the capture, and need not be waited for.
         let graph = if work.is_fixed() { work.graph()? } else { None };
-        Ok(Self { graph, work })
+        Ok(Self { graph, work, has_results: false })
     }
 
     /// Nanoseconds from the first event to each, in the last run.
@@ -139,19 +141,15 @@ impl Recording {
         first.flat_map(|first| events.iter().map(|event| event.since_ns(first))).collect()
     }
 
-    /// As [`unisonic_gpu::machine::Machine::run`].
-    pub fn run(&mut self, inputs: &[u8], tiles: TileCounts, results: &mut [u8]) -> Result<(), MachineError> {
-        let Self { graph, work } = self;
+    /// As [`unisonic_gpu::machine::Machine::run_kept`].
+    pub fn run(&mut self, inputs: &[u8], tiles: TileCounts) -> Result<(), MachineError> {
+        let Self { graph, work, has_results } = self;
+        *has_results = false;
         work.stream.context().enter()?;
-        let lens = [
-            ("inputs", inputs.len(), work.inputs.len_bytes()),
-            ("results", results.len(), work.results.len_bytes()),
-        ];
-        for (what, found, expected) in lens {
-            if found != expected {
-                let reason = format!("the {what} have {found} bytes and were recorded with {expected}");
-                return Err(MachineError::Driver { call: "running a recording".to_owned(), reason });
-            }
+        let (found, expected) = (inputs.len(), work.inputs.len_bytes());
+        if found != expected {
+            let reason = format!("the inputs have {found} bytes and were recorded with {expected}");
+            return Err(MachineError::Driver { call: "running a recording".to_owned(), reason });
         }
         // SAFETY: each run waits for its end, so no copy is under way.
         unsafe { work.inputs.bytes_mut() }.copy_from_slice(inputs);
@@ -163,9 +161,17 @@ impl Recording {
         };
         // If a launch failed too: those before it are under way.
         work.stream.synchronize().and(launched)?;
-        // SAFETY: the run has ended.
-        results.copy_from_slice(unsafe { work.results.bytes() });
+        self.has_results = true;
         Ok(())
+    }
+
+    /// As [`unisonic_gpu::machine::Machine::results`].
+    pub fn results(&self) -> &[u32] {
+        match self.has_results {
+            // SAFETY: the last run has ended, so that no copy is under way.
+            true => bytemuck::cast_slice(unsafe { self.work.results.bytes() }),
+            false => &[],
+        }
     }
 }
 

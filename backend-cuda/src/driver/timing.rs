@@ -29,13 +29,11 @@ pub fn time(
     }
     let mut whole = Recording::with_stamps(stream, work, Stamps::Ends(events(2)?))?;
     let mut each = Recording::with_stamps(stream, work, Stamps::Each(events(work.dispatches.len() + 2)?))?;
-    let results_len = work.results.iter().map(|span| span.len_bytes as usize).sum();
-    let mut results = vec![0; results_len];
     let mut times = vec![];
     // The first one warms up.
     for _ in 0..=repetitions {
-        whole.run(inputs, tiles, &mut results)?;
-        each.run(inputs, tiles, &mut results)?;
+        whole.run(inputs, tiles)?;
+        each.run(inputs, tiles)?;
         let whole_ns = whole.stamps_ns()?.last().copied().unwrap_or(0);
         times.push(Times::of_stamps(whole_ns, &each.stamps_ns()?));
     }

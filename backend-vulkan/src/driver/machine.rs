@@ -127,14 +127,17 @@ impl Machine for VulkanMachine {
         Recording::new(&self.device, &mut self.uploader.borrow_mut(), work)
     }
 
-    fn run(
+    fn run_kept(
         &self,
         recording: &mut Recording,
         inputs: &[u8],
         tiles: TileCounts,
-        results: &mut [u8],
     ) -> Result<(), MachineError> {
-        recording.run(&self.device, inputs, tiles, results)
+        recording.run(&self.device, inputs, tiles)
+    }
+
+    fn results(recording: &Recording) -> &[u32] {
+        recording.results()
     }
 
     fn time(

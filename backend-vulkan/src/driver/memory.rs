@@ -125,6 +125,19 @@ impl Mapped {
         self.raw.buffer
     }
 
+    /// Whether the host reads it as fast as its own.
+    pub fn is_cached(&self) -> bool {
+        let properties = self.raw.allocation.as_ref().map(Allocation::memory_properties);
+        properties.is_some_and(|properties| properties.contains(vk::MemoryPropertyFlags::HOST_CACHED))
+    }
+
+    /// Its whole words. The device does not write them meanwhile.
+    pub fn words(&self) -> &[u32] {
+        // SAFETY: the map covers the whole buffer, which begins at a multiple of at least four bytes, and nobody writes it
+        // while this is borrowed.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.len / 4) }
+    }
+
     /// Writes bytes. The device does not use them meanwhile.
     ///
     /// # Panics

@@ -33,7 +33,7 @@ pub fn matrix_order(
         inputs: span(0),
         results: vec![span(len_bytes)],
     };
-    let mut output = vec![0; matrix_probe::OUTPUT_LEN_BYTES];
-    Recording::new(device, uploader, &work)?.run(device, &[], TileCounts::default(), &mut output)?;
-    Ok(matrix_probe::read(&output))
+    let mut recording = Recording::new(device, uploader, &work)?;
+    recording.run(device, &[], TileCounts::default())?;
+    Ok(matrix_probe::read(bytemuck::cast_slice(recording.results())))
 }

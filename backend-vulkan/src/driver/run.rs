@@ -161,22 +161,22 @@ impl Drop for Submissions {
 }
 
 impl Recording {
-    /// Runs the recording once, as [`unisonic_gpu::machine::Machine::run`] says.
+    /// Runs the recording once, as [`unisonic_gpu::machine::Machine::run_kept`] says.
     pub(super) fn run(
         &mut self,
         device: &Arc<Device>,
         inputs: &[u8],
         tiles: TileCounts,
-        results: &mut [u8],
     ) -> Result<(), MachineError> {
         if !self.submissions.is_of(device) {
             return Err(misuse("running", "it was recorded for another device".to_owned()));
         }
-        if (inputs.len(), results.len()) != (self.inputs_len, self.results_len) {
-            let (found, expected) = ([inputs.len(), results.len()], [self.inputs_len, self.results_len]);
+        self.has_results = false;
+        if inputs.len() != self.inputs_len {
+            let (found, expected) = (inputs.len(), self.inputs_len);
             return Err(misuse(
                 "running",
-                format!("{found:?} bytes of inputs and results, where {expected:?} were recorded"),
+                format!("{found} bytes of inputs, where {expected} were recorded"),
             ));
         }
         let commands = commands(&self.per_tile, tiles, device.features.limits.groups)?;
@@ -188,10 +188,20 @@ impl Recording {
         }
         self.submissions.submit()?;
         self.submissions.wait()?;
-        if let Some(readback) = &self.readback {
-            readback.read(results);
+        if let Some(readback) = self.readback.as_ref().filter(|readback| !readback.is_cached()) {
+            readback.read(bytemuck::cast_slice_mut(&mut self.results));
         }
+        self.has_results = true;
         Ok(())
+    }
+
+    /// As [`unisonic_gpu::machine::Machine::results`].
+    pub(super) fn results(&self) -> &[u32] {
+        match &self.readback {
+            _ if !self.has_results => &[],
+            Some(readback) if readback.is_cached() => readback.words(),
+            _ => &self.results,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use unisonic_core::kir::Kernel;
 use unisonic_core::launch::Hardware;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::DeviceInfo;
-use unisonic_gpu::interpreter::{HostBuffer, InterpreterMachine};
+use unisonic_gpu::interpreter::{HostBuffer, InterpreterMachine, InterpreterRecording};
 use unisonic_gpu::machine::{Dispatch, Machine, MachineError, Span, Work};
 
 /// What a machine was asked for, and what it is to do.
@@ -28,7 +28,7 @@ pub struct Watch {
 pub struct Watched(pub Arc<Mutex<Watch>>);
 
 /// A recording that is missed when it is gone.
-pub struct Recording(Work<InterpreterMachine>, Arc<Mutex<Watch>>);
+pub struct Recording(InterpreterRecording, Arc<Mutex<Watch>>);
 
 impl Drop for Recording {
     fn drop(&mut self) {
@@ -88,18 +88,21 @@ impl Machine for Watched {
         Ok(Recording(work, Arc::clone(&self.0)))
     }
 
-    fn run(
+    fn results(recording: &Recording) -> &[u32] {
+        InterpreterMachine::results(&recording.0)
+    }
+
+    fn run_kept(
         &self,
         recording: &mut Recording,
         inputs: &[u8],
         tiles: TileCounts,
-        results: &mut [u8],
     ) -> Result<(), MachineError> {
         let mut watch = self.0.lock().unwrap();
         watch.runs += 1;
         match watch.fail.take() {
             Some(error) => Err(error),
-            None => INNER.run(&mut recording.0, inputs, tiles, results),
+            None => INNER.run_kept(&mut recording.0, inputs, tiles),
         }
     }
 }
