@@ -33,7 +33,10 @@ fn twenty_and_twenty_tokens_are_forty_in_another_process_on_another_device() {
         let (forty, _) = run(&[&["-n", "40", &model, prompt], choice].concat());
         let (twenty, _) = run(&[&["-n", "20", "--save-session", path, &model, prompt], choice].concat());
         assert_eq!(names(folder.path()), ["session"]);
-        for device in ["cpu", "cpu-scalar"] {
+        // The interpreter runs what GPUs run, and takes its time.
+        let devices: &[&str] =
+            if choice.is_empty() { &["cpu", "cpu-scalar", "interpreter"] } else { &["cpu"] };
+        for device in devices {
             let (rest, stderr) = run(&["-n", "20", "--load-session", path, "--device", device, &model]);
             assert_eq!([ids(&twenty), ids(&rest)].concat(), ids(&forty), "{choice:?} {device}");
             assert_says(&stderr, &["(128 known)"]);
@@ -103,6 +106,9 @@ fn keys_and_values_outlive_a_process() {
         (&right["token_ids"], &right["logits_sha256"])
     );
     assert_says(&stderr, &["(320 known)"]);
+    let (interpreted, stderr) = run(&[&kept[..], &["--device", "interpreter"]].concat());
+    assert_eq!(interpreted["logits_sha256"], right["logits_sha256"]);
+    assert_says(&stderr, &["(320 known)"]);
     // Another model has nothing there.
     let other = common::quant("Q8_0");
     let (_, stderr) = run(&["-n", "1", "--kv-dir", path, other.to_str().unwrap(), &prompt]);
@@ -112,6 +118,26 @@ fn keys_and_values_outlive_a_process() {
     }
     assert_eq!(run(&kept).0, right, "damaged pages are made anew");
     assert_says(&run(&kept).1, &["(320 known)"]);
+}
+
+/// What the device of GPU kernels has written, a CPU reads, and the other way round.
+#[test]
+fn pages_of_gpus_are_those_of_cpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model();
+    let prompt = "sixty-four bytes and one for the beginning are one whole page of it";
+    let pages = |device: &str| {
+        let path = folder.path().join(device);
+        run(&["-n", "1", "--kv-dir", path.to_str().unwrap(), "--device", device, &model, prompt]);
+        let pages = path.join("kv-pages");
+        let read = |name: &String| (name.clone(), std::fs::read(pages.join(name)).unwrap());
+        names(&pages).iter().map(read).collect::<Vec<_>>()
+    };
+    let right = pages("cpu-scalar");
+    assert_eq!(right.len(), 1);
+    for device in ["cpu", "interpreter"] {
+        assert!(pages(device) == right, "{device}");
+    }
 }
 
 #[test]

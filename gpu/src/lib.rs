@@ -16,6 +16,7 @@ mod images;
 mod in_order;
 pub mod interpreter;
 pub mod machine;
+mod pages;
 mod program;
 mod recordings;
 mod shapes;

@@ -9,6 +9,7 @@ use unisonic_core::plan::{
 
 use crate::cost::Costs;
 use crate::machine::Machine;
+use crate::pages::PageLayout;
 use crate::recordings::Recordings;
 use crate::shapes;
 use crate::shared::SharedMachine;
@@ -21,6 +22,8 @@ pub(crate) struct GpuProgram<M: Machine> {
     machine: SharedMachine<M>,
     lowered: Arc<dyn Lowered>,
     recordings: Recordings<M>,
+    /// None if KV pages cannot be had from outside.
+    pages: Option<PageLayout>,
     /// What the last run was given.
     inputs: Vec<u8>,
     /// How many output rows of the last batch have logits, in the recording that ran.
@@ -36,8 +39,8 @@ impl<M: Machine> GpuProgram<M> {
         lowered: Arc<dyn Lowered>,
         recordings: Recordings<M>,
     ) -> Self {
-        let info = machine.info();
-        Self { plan, info, limits, machine, lowered, recordings, inputs: vec![], outputs: 0 }
+        let (info, pages) = (machine.info(), PageLayout::of(&plan, &*lowered));
+        Self { plan, info, limits, machine, lowered, recordings, pages, inputs: vec![], outputs: 0 }
     }
 }
 
@@ -82,6 +85,23 @@ impl<M: Machine> Program for GpuProgram<M> {
         let times = times.ok_or_else(|| DeviceError::NoClock { device: self.info.id.clone() })?;
         let costs = Costs { plan: &self.plan, memory, batch, tiles };
         Ok(costs.profile(&launches, &times))
+    }
+
+    fn read_page(&mut self, page: u32, to: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        let Some(layout) = &self.pages else { return Ok(false) };
+        let mut bytes = vec![0; layout.len_bytes().sum()];
+        self.recordings.read_page(page, &mut bytes)?;
+        layout.export(&bytes, to);
+        Ok(true)
+    }
+
+    fn write_page(&mut self, page: u32, from: &[u8]) -> Result<bool, DeviceError> {
+        let Some(layout) = &self.pages else { return Ok(false) };
+        if from.len() != layout.len_bytes().sum::<usize>() {
+            return Ok(false);
+        }
+        self.recordings.write_page(page, &layout.import(from))?;
+        Ok(true)
     }
 
     fn logits(&self, output: usize) -> &[f32] {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use unisonic_core::kir::Kernel;
 use unisonic_core::kir::abi::addressed;
 use unisonic_core::kir::waits::early_objects;
-use unisonic_core::launch::inputs::InputLayout;
+use unisonic_core::launch::inputs::{InputLayout, TileCounts};
 use unisonic_core::launch::{Area, Checked, Launches, Lowered, Place, Shape};
 use unisonic_core::plan::DeviceError;
 
@@ -144,6 +144,41 @@ impl<M: Machine> Recordings<M> {
                 assert!(is_right, "`{}` reads `{name}` early, and {place:?} is no image", kernel.name);
             }
         }
+    }
+
+    /// Fills `bytes` with what lies in a page, in all layers.
+    pub(crate) fn read_page(&self, page: u32, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        // Nothing reads the beginning of the inputs before the next run has written it.
+        let inputs = Place { area: Area::Inputs, offset_bytes: 0, len_bytes: 4 };
+        let places = self.page(page);
+        let results = places.iter().map(|place| self.areas.span(place)).collect();
+        let work = Work { dispatches: vec![], inputs: self.areas.span(&inputs), results };
+        let mut recording = self.machine.call(|machine| machine.record(&work))?;
+        let read =
+            self.machine.call(|machine| machine.run(&mut recording, &[0; 4], TileCounts::default(), bytes));
+        self.machine.release((recording, work));
+        read
+    }
+
+    /// Writes a page, in all layers.
+    pub(crate) fn write_page(&self, page: u32, bytes: &[u8]) -> Result<(), DeviceError> {
+        let mut rest = bytes;
+        for Place { area, offset_bytes, len_bytes } in self.page(page) {
+            let (own, others) = rest.split_at(len_bytes as usize);
+            self.areas.upload(area, offset_bytes, own)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Where a page is in each layer.
+    fn page(&self, page: u32) -> Vec<Place> {
+        let of_layer = |(layer, &len_bytes): (u32, &u64)| Place {
+            area: Area::Cache(layer),
+            offset_bytes: u64::from(page) * len_bytes,
+            len_bytes,
+        };
+        (0..).zip(&self.lowered.memory().page_len_bytes).map(of_layer).collect()
     }
 
     fn work(&self, launches: &Launches, kernels: &[M::Kernel]) -> Work<M> {

@@ -38,6 +38,13 @@ pub trait Lowered: Send + Sync {
 
     /// The launches for batches of a shape, which is within [`Memory::largest`].
     fn launches(&self, shape: Shape) -> Result<Launches, LowerError>;
+
+    /// How launches keep a page of a KV layer: for each byte in the order of [`KvLayer`](crate::plan::KvLayer), of one head, which
+    /// byte of that head's part of the page it is; the parts are one after the other, and of the same length. None if pages cannot be had from outside.
+    fn page_bytes(&self, layer: usize) -> Option<Vec<u32>> {
+        let _ = layer;
+        None
+    }
 }
 
 /// There are no launches for a plan.

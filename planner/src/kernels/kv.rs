@@ -74,6 +74,20 @@ impl KvLayout {
         self.key_scales() + KEYS
     }
 
+    /// For each byte of a block in the order of [`KvLayer`](unisonic_core::plan::KvLayer), which byte of the block it is here.
+    pub fn bytes(self) -> Vec<u32> {
+        let slots = || (0..KEYS).flat_map(|slot| (0..self.head_len).map(move |d| (slot, d)));
+        let key = |(slot, d): (u32, u32)| 4 * ((64 * (d / 16) + slot) * 4 + d % 16 / 4) + d % 4;
+        let value =
+            |(slot, d): (u32, u32)| 4 * ((slot / 4 * (self.head_len / 4) + d / 4) * 4 + slot % 4) + d % 4;
+        let scales = |first: u32| 4 * first..4 * (first + KEYS);
+        let high = slots().map(key);
+        let low = slots().map(|at| 4 * self.key_low() + key(at));
+        let values = slots().map(|at| 4 * self.values() + value(at));
+        let keys = high.chain(low).chain(scales(self.key_scales()));
+        keys.chain(values).chain(scales(self.value_scales())).collect()
+    }
+
     /// Word `word` of a slot in a plane of keys.
     pub fn key_word<'k>(self, slot: V<'k>, word: V<'k>) -> V<'k> {
         ((word >> 2) << 8) + (slot << 2) + (word & 3)
@@ -121,5 +135,28 @@ impl<'k> Pages<'k> {
     /// The page of chunk `chunk` of the sequence.
     pub fn page(&self, chunk: V<'k>) -> V<'k> {
         self.table.load(self.first + chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unisonic_core::plan::KvLayer;
+
+    use super::*;
+
+    #[test]
+    fn each_byte_of_a_block_has_one_place() {
+        for head_len in [16, 64, 80, 128, 256] {
+            let bytes = KvLayout { heads: 1, head_len }.bytes();
+            assert_eq!(bytes.len(), KvLayer { heads: 1, head_len }.head_len_bytes());
+            let mut sorted = bytes.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..bytes.len() as u32), "{head_len}");
+        }
+        // Slot 5, d = 16 + 6: word (64*1 + 5)*4 + 1, byte 2; as a value word (1*(hd/4) + 5)*4 + 1.
+        let bytes = KvLayout { heads: 1, head_len: 64 }.bytes();
+        assert_eq!(bytes[5 * 64 + 22], 4 * ((64 + 5) * 4 + 1) + 2);
+        let values = 2 * 64 * 64 + 4 * 64;
+        assert_eq!(bytes[values + 5 * 64 + 22], 2 * 64 * 64 + 4 * ((16 + 5) * 4 + 1) + 2);
     }
 }

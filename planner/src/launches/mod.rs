@@ -168,6 +168,11 @@ impl Lowered for LoweredPlan {
         &self.memory
     }
 
+    fn page_bytes(&self, layer: usize) -> Option<Vec<u32>> {
+        let layer = self.plan.kv_layers.get(layer)?;
+        Some(KvLayout { heads: layer.heads, head_len: layer.head_len }.bytes())
+    }
+
     fn launches(&self, shape: Shape) -> Result<Launches, LowerError> {
         if !self.memory.largest.holds(shape) || shape.rows == 0 || shape.groups == 0 {
             return Err(error(format_args!("{shape:?} is not within {:?}", self.memory.largest)));
