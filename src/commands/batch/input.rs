@@ -199,7 +199,7 @@ mod tests {
         let path = folder.path().join("in");
         std::fs::write(&path, "a\n\n \r\n  b \r\nc").expect("a file");
         let facts = Facts::of(&path).expect("facts");
-        assert_eq!((facts.lines, facts.len_bytes), (3, 14));
+        assert_eq!((facts.lines, facts.len_bytes), (3, 13));
         assert_eq!(facts.sha256, Digest::of(b"a\n\n \r\n  b \r\nc"));
         std::fs::write(&path, "a\n\n \r\n  b \r\nc and more\nd").expect("a file");
         let mut lines = Lines::of(&path, &facts).expect("lines");
