@@ -35,6 +35,7 @@ fn main() {
         preserves_signed_zeros: true,
         max_shared_len_bytes: 48 * 1024,
         max_pushed_len_bytes: 128,
+        knows_constants: true,
         matrix: None,
     };
     let matrices = spirv::Target { matrix: spirv::MatrixOrder::new([0, 2, 1, 3]), ..vulkan };

@@ -52,7 +52,7 @@ run() {
     local name=$1
     shift
     note "$name"
-    env "$@" cargo test --locked -p unisonic-vulkan --test on_device --test driver
+    env "$@" cargo test --locked -p unisonic-vulkan --test on_device --test driver --test self_test
 }
 
 for bits in 128 256 512; do

@@ -120,6 +120,7 @@ fn targets() -> [Target; 4] {
         integer_dot: false,
         rounds_to_even: false,
         preserves_signed_zeros: false,
+        knows_constants: false,
         ..support::GPU
     };
     // Matrices with room to stage them and without.

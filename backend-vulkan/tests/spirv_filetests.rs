@@ -81,6 +81,7 @@ fn output(name: &str, source: &str) -> String {
             Some(("rounds_to_even", value)) => target.rounds_to_even = value.parse().unwrap(),
             Some(("preserves_signed_zeros", value)) => target.preserves_signed_zeros = value.parse().unwrap(),
             Some(("max_shared_len_bytes", value)) => target.max_shared_len_bytes = value.parse().unwrap(),
+            Some(("knows_constants", value)) => target.knows_constants = value.parse().unwrap(),
             Some(("max_pushed_len_bytes", value)) => target.max_pushed_len_bytes = value.parse().unwrap(),
             Some(("matrix", value)) => {
                 let words: Vec<u8> = value.bytes().map(|digit| digit - b'0').collect();

@@ -80,6 +80,8 @@ pub struct Memory {
     pub used_bytes: u64,
     /// What they may take.
     pub limit_bytes: Option<u64>,
+    /// After so many buffers there is no memory for one.
+    pub left: Option<u64>,
 }
 
 impl Device {
@@ -103,7 +105,7 @@ impl Device {
             raw,
             features,
             health,
-            queue: Mutex::new(Queue { raw: queue, left: options.lost_after_submissions }),
+            queue: Mutex::new(Queue { raw: queue, left: None }),
             layout: vk::PipelineLayout::null(),
             kept: options.cache.clone(),
             counts: Mutex::default(),
@@ -113,6 +115,7 @@ impl Device {
                 allocator: None,
                 used_bytes: 0,
                 limit_bytes: options.memory_limit_bytes,
+                left: None,
             }),
             physical,
             instance,
@@ -152,6 +155,12 @@ impl Device {
     pub fn hang(self: &Arc<Self>, call: &str, reason: &str) -> MachineError {
         std::mem::forget(Arc::clone(self));
         self.health.hang(call, reason)
+    }
+
+    /// From now on what is to go wrong does.
+    pub fn begin_faults(&self, options: &OpenOptions) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).left = options.lost_after_submissions;
+        self.memory().left = options.no_memory_after_allocations;
     }
 
     /// Counts a pipeline.

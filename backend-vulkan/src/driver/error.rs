@@ -31,6 +31,20 @@ pub enum OpenError {
         /// What it lacks.
         missing: Vec<String>,
     },
+    /// The device does not compute as specified.
+    #[error(
+        "the Vulkan device `{name}` cannot be used, since with its driver ({driver}) answers would be wrong: {}; use a newer \
+         driver or another device",
+        .faults.join("; ")
+    )]
+    Wrong {
+        /// Its name.
+        name: String,
+        /// Driver, and what it says of its version.
+        driver: String,
+        /// What is wrong.
+        faults: Vec<String>,
+    },
     /// The driver failed.
     #[error(transparent)]
     Machine(#[from] MachineError),

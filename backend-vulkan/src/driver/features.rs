@@ -244,6 +244,7 @@ impl Features {
             preserves_signed_zeros: self.preserves_signed_zeros,
             max_shared_len_bytes: self.limits.shared_len_bytes,
             max_pushed_len_bytes: self.limits.pushed_len_bytes,
+            knows_constants: true,
             matrix: None,
         }
     }

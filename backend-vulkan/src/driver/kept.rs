@@ -7,6 +7,7 @@ use ash::vk;
 use unisonic_cache::{Key, Kind};
 
 use super::device::Device;
+use super::pipeline::Code;
 
 /// A cache of the driver's, for one pipeline.
 pub struct Kept<'a> {
@@ -19,10 +20,10 @@ pub struct Kept<'a> {
 
 impl<'a> Kept<'a> {
     /// With what an earlier start kept of a pipeline of this code. `how` is all else that the pipeline is made of.
-    pub fn new(device: &'a Device, code: &[u32], how: &str) -> Self {
+    pub fn new(device: &'a Device, code: &Code, how: &str) -> Self {
         let mut kept = Self { device, raw: vk::PipelineCache::null(), key: None, is_filled: false };
-        let Some(cache) = &device.kept else { return kept };
-        let words: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let Some(cache) = device.kept.as_ref().filter(|_| code.is_kept) else { return kept };
+        let words: Vec<u8> = code.words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let key = Key::builder(Kind::VulkanPipeline)
             .field("code", words)
             .field("pipeline", how)

@@ -8,6 +8,7 @@ use unisonic_core::launch::Hardware;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::{DeviceInfo, PROFILE};
 use unisonic_gpu::machine::{CompileCounts, Machine, MachineError, Times, Work};
+use unisonic_shaders::Needs;
 
 use super::device::Device;
 use super::error::OpenError;
@@ -18,6 +19,7 @@ use super::options::OpenOptions;
 use super::pipeline::{Code, Pipeline};
 use super::probe;
 use super::record::Recording;
+use super::self_test::{SelfTest, self_test};
 use super::timing;
 use super::upload::Uploader;
 use crate::spirv::{Target, emit, uses_subgroups};
@@ -26,6 +28,7 @@ use crate::spirv::{Target, emit, uses_subgroups};
 pub struct VulkanMachine {
     index: usize,
     target: Target,
+    self_test: SelfTest,
     uploader: RefCell<Uploader>,
     device: Arc<Device>,
 }
@@ -43,7 +46,10 @@ pub fn open(index: usize, options: &OpenOptions) -> Result<VulkanMachine, OpenEr
     let mut target = features.target();
     let device = Device::open(instance, physical, features, options)?;
     let mut uploader = Uploader::new(&device);
-    if device.features.matrices {
+    let self_test = self_test(&device, &mut uploader, &target, &options.wrong_probes)?;
+    without_faults(&device, &mut target, &self_test)?;
+    let has_faults = |needs| self_test.faults.iter().any(|fault| fault.of == needs);
+    if device.features.matrices && !has_faults(Needs::Matrices) && !has_faults(Needs::Subgroups) {
         target.matrix = match probe::matrix_order(&device, &mut uploader) {
             Err(error @ MachineError::Lost { .. }) => return Err(error.into()),
             Err(error) => {
@@ -53,13 +59,47 @@ pub fn open(index: usize, options: &OpenOptions) -> Result<VulkanMachine, OpenEr
             Ok(order) => order,
         };
     }
+    device.begin_faults(options);
     tracing::debug!(
         name = device.features.name,
         driver = device.features.driver,
         ?target,
         "opened vulkan:{index}"
     );
-    Ok(VulkanMachine { index, target, uploader: RefCell::new(uploader), device })
+    Ok(VulkanMachine { index, target, self_test, uploader: RefCell::new(uploader), device })
+}
+
+/// Switches off what a device does not do as specified; an error if it cannot do without.
+fn without_faults(device: &Device, target: &mut Target, self_test: &SelfTest) -> Result<(), OpenError> {
+    let features = &device.features;
+    let needed = self_test.faults.iter().filter(|fault| fault.of == Needs::Nothing);
+    let needed: Vec<String> = needed.map(|fault| fault.reason.clone()).collect();
+    if !needed.is_empty() {
+        let (name, driver) = (features.name.clone(), features.driver.clone());
+        return Err(OpenError::Wrong { name, driver, faults: needed });
+    }
+    for fault in &self_test.faults {
+        let what = match fault.of {
+            Needs::Subgroups => {
+                target.subgroup_size = 1;
+                "exchanges in subgroups and matrices"
+            }
+            Needs::Constants => {
+                // Hardly slower, and nothing that anybody can do about it.
+                target.knows_constants = false;
+                tracing::info!("{} computes constants at run time: {}", features.name, fault.reason);
+                continue;
+            }
+            Needs::IntegerDot => {
+                target.integer_dot = false;
+                "packed dot products"
+            }
+            Needs::Matrices | Needs::Nothing => "matrices",
+        };
+        let (name, driver, reason) = (&features.name, &features.driver, &fault.reason);
+        tracing::warn!("{name} ({driver}) does without {what}, which makes it slower: {reason}");
+    }
+    Ok(())
 }
 
 impl VulkanMachine {
@@ -71,6 +111,11 @@ impl VulkanMachine {
     /// Driver, and what it says of its version.
     pub fn driver(&self) -> &str {
         &self.device.features.driver
+    }
+
+    /// What it was found not to do as specified, which is not used.
+    pub fn self_test(&self) -> &SelfTest {
+        &self.self_test
     }
 
     /// How it came to its kernels.
@@ -119,6 +164,7 @@ impl Machine for VulkanMachine {
             words: emit(kernel, &self.target),
             exchanges: uses_subgroups(kernel),
             pushes_record: self.target.pushes_record(kernel),
+            is_kept: true,
         };
         Pipeline::new(&self.device, kernel, &code)
     }

@@ -195,6 +195,9 @@ impl Raw {
         if location == MemoryLocation::GpuOnly {
             raw.count(padded, what)?;
         }
+        if raw.is_to_fail() {
+            return Err(raw.out_of_memory(padded, what));
+        }
         let info = vk::BufferCreateInfo::default().size(padded).usage(usage);
         // SAFETY: the size is not above the device's limit, and the structure lives through the call.
         raw.buffer = unsafe { device.raw.create_buffer(&info, None) }.map_err(|error| {
@@ -206,6 +209,14 @@ impl Raw {
         })?;
         raw.bind(location, what)?;
         Ok(raw)
+    }
+
+    /// Whether this is the one for which there is to be no memory.
+    fn is_to_fail(&self) -> bool {
+        let mut memory = self.device.memory();
+        let left = memory.left;
+        memory.left = left.and_then(|left| left.checked_sub(1));
+        left == Some(0)
     }
 
     /// Takes bytes of the limit.

@@ -11,6 +11,11 @@
 //! one device buffer (`constants.rs`). A run writes the inputs into mapped memory, submits, waits for one fence, and allocates
 //! nothing.
 //!
+//! # What is believed
+//!
+//! Nothing that can be tried: at the first use of a device probes ask whether it computes as specified (`self_test.rs`). What
+//! fails is not used, or the device is not.
+//!
 //! # Who owns what
 //!
 //! Every handle holds the device (`device.rs`), which goes last, after it is idle; the device holds the instance, and that the
@@ -34,6 +39,7 @@ mod pipeline;
 mod probe;
 mod record;
 mod run;
+mod self_test;
 mod statistics;
 mod timing;
 mod upload;
@@ -47,3 +53,5 @@ pub use memory::Buffer;
 pub use options::{OpenOptions, Without};
 pub use pipeline::Pipeline;
 pub use record::Recording;
+pub use self_test::{Fault, SelfTest};
+pub use unisonic_shaders::Needs;

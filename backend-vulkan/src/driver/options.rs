@@ -22,14 +22,19 @@ pub struct OpenOptions {
     /// A submission that takes longer counts as one that hangs, and the device as lost; none for
     /// [`OpenOptions::RUN_TIMEOUT`].
     pub run_timeout: Option<Duration>,
-    /// Where compiled pipelines are kept for the next start.
+    /// Where compiled pipelines, and what was found of the device, are kept for the next start.
     pub cache: Option<Arc<Cache>>,
     /// What is not used though the device has it.
     pub without: Without,
     /// Whether the driver is asked what it makes of kernels ([`super::Pipeline::statistics`]): for those who write kernels.
     pub statistics: bool,
-    /// The device counts as lost once it has taken so many submissions: for tests of what happens then.
+    /// The device counts as lost once it has taken so many submissions after it was opened: for tests of what happens then.
     pub lost_after_submissions: Option<u64>,
+    /// After so many pieces of memory were had since the device was opened, there is none for one, as if all were taken: for
+    /// tests of what happens then.
+    pub no_memory_after_allocations: Option<u64>,
+    /// Names of probes whose results count as wrong: for tests of what happens then.
+    pub wrong_probes: Vec<&'static str>,
 }
 
 impl OpenOptions {

@@ -36,6 +36,8 @@ pub struct Code {
     pub exchanges: bool,
     /// Whether its push constants are the record, not the record's address.
     pub pushes_record: bool,
+    /// Whether the next start will need it.
+    pub is_kept: bool,
 }
 
 impl Pipeline {
@@ -59,7 +61,7 @@ impl Pipeline {
             stage = stage.push_next(&mut required);
         }
         let how = format!("{flags:?} {required_size:?} {}", device.features.limits.pushed_len_bytes);
-        let kept = Kept::new(device, &code.words, &how);
+        let kept = Kept::new(device, code, &how);
         let capture = match device.asks_statistics {
             true => vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR,
             false => vk::PipelineCreateFlags::empty(),
@@ -77,7 +79,9 @@ impl Pipeline {
             }
         };
         kept.keep(&kernel.name);
-        device.count(kept.is_filled);
+        if code.is_kept {
+            device.count(kept.is_filled);
+        }
         Ok(Self(Arc::new(Compiled {
             device: device.clone(),
             raw,

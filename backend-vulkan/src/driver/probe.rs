@@ -18,7 +18,7 @@ pub fn matrix_order(
     device: &Arc<Device>,
     uploader: &mut Uploader,
 ) -> Result<Option<MatrixOrder>, MachineError> {
-    let code = Code { words: matrix_probe::words(), exchanges: true, pushes_record: false };
+    let code = Code { words: matrix_probe::words(), exchanges: true, pushes_record: false, is_kept: true };
     let kernel = Pipeline::new(device, &matrix_probe::kernel(), &code)?;
     let len_bytes = matrix_probe::OUTPUT_LEN_BYTES as u64;
     let buffer = Buffer::new(device, len_bytes, Default::default(), "the matrix probe")?;

@@ -51,6 +51,7 @@ const NOTHING: Target = Target {
     preserves_signed_zeros: false,
     max_shared_len_bytes: 0,
     max_pushed_len_bytes: 0,
+    knows_constants: true,
     matrix: None,
 };
 

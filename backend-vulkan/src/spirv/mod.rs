@@ -101,6 +101,10 @@ struct Emitter<'a> {
 struct Places {
     local_id: Option<Word>,
     group_id: Option<Word>,
+    /// The three numbers of its workgroup.
+    workgroup: Option<Word>,
+    /// Constants that come about at run time, by their bits.
+    hidden: HashMap<u32, Word>,
     subgroup_lane: Option<Word>,
     subgroup_id: Option<Word>,
 }
@@ -285,13 +289,37 @@ impl Emitter<'_> {
             unreachable!("a constant has a word");
         };
         let ty = self.ty_of(result);
-        let one = self.constant(ty.scalar.into(), word);
+        let is_hidden = ty.scalar == Scalar::F32 && !self.target.knows_constants;
+        let one = if is_hidden { self.hidden_constant(word) } else { self.constant(ty.scalar.into(), word) };
         if ty.width == 1 {
             self.constants.insert(result, word);
             return one;
         }
-        self.parts.insert(result, vec![one; ty.width.into()]);
-        if self.uses[result.index()] == shape::Use::Vector { self.constant(ty, word) } else { 0 }
+        let parts = vec![one; ty.width.into()];
+        let whole = match (self.uses[result.index()] == shape::Use::Vector, is_hidden) {
+            (false, _) => 0,
+            (true, false) => self.constant(ty, word),
+            (true, true) => {
+                let ty = self.spirv_ty(ty);
+                self.push(spirv::Op::CompositeConstruct, ty, &parts)
+            }
+        };
+        self.parts.insert(result, parts);
+        whole
+    }
+
+    /// A constant of f32 that no compiler knows: the workgroups of a launch lie in a plane, so that their third number is 0.
+    fn hidden_constant(&mut self, word: u32) -> Word {
+        if let Some(&id) = self.places.hidden.get(&word) {
+            return id;
+        }
+        let (place, u32_, f32_) = (self.workgroup(), self.u32_ty(), self.spirv_ty(Scalar::F32.into()));
+        let zero = self.module.push_first(spirv::Op::CompositeExtract, u32_, &[place, 2]);
+        let constant = self.u32_constant(word);
+        let bits = self.module.push_first(spirv::Op::IAdd, u32_, &[constant, zero]);
+        let id = self.module.push_first(spirv::Op::Bitcast, f32_, &[bits]);
+        self.places.hidden.insert(word, id);
+        id
     }
 
     /// An instruction with a result.
@@ -318,13 +346,22 @@ impl Emitter<'_> {
         if let Some(id) = self.places.group_id {
             return id;
         }
-        let (place, u32_) = (self.built_in(BuiltIn::WorkgroupId, 3), self.u32_ty());
+        let (place, u32_) = (self.workgroup(), self.u32_ty());
         let [x, y] =
             [0, 1].map(|axis| self.module.push_first(spirv::Op::CompositeExtract, u32_, &[place, axis]));
         let shift = self.u32_constant(GROUPS_A_ROW_LOG2);
         let row = self.module.push_first(spirv::Op::ShiftLeftLogical, u32_, &[y, shift]);
         let id = self.module.push_first(spirv::Op::IAdd, u32_, &[row, x]);
         *self.places.group_id.insert(id)
+    }
+
+    /// Which workgroup of the launch it is, as three numbers.
+    fn workgroup(&mut self) -> Word {
+        if let Some(id) = self.places.workgroup {
+            return id;
+        }
+        let id = self.built_in(BuiltIn::WorkgroupId, 3);
+        *self.places.workgroup.insert(id)
     }
 
     /// The number of an invocation in its subgroup.

@@ -22,6 +22,9 @@ pub struct Target {
     /// The longest record of a launch that comes as push constants; of a longer one its address does. At most
     /// `maxPushConstantsSize`.
     pub max_pushed_len_bytes: u32,
+    /// Whether the driver's compiler may know constants of f32. One that takes 0 + x for x does not compute as specified:
+    /// there constants come about at run time, from [`super::emit`]'s sum with a number that is 0 in every launch.
+    pub knows_constants: bool,
     /// Which words make a cooperative matrix, where the device multiplies them: `VK_KHR_cooperative_matrix`
     /// with s8 x s8 + s32 -> s32 of 16x8x32, subgroups of 32, and a probe ([`super::matrix_probe`]) that
     /// found this.

@@ -20,6 +20,7 @@ pub const GPU: Target = Target {
     preserves_signed_zeros: true,
     max_shared_len_bytes: 48 * 1024,
     max_pushed_len_bytes: 0,
+    knows_constants: true,
     matrix: None,
 };
 

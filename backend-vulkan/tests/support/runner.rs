@@ -129,6 +129,7 @@ impl Gpu {
             max_shared_len_bytes: properties.limits.max_compute_shared_memory_size,
             // Records by their address: the driver's tests have the others.
             max_pushed_len_bytes: 0,
+            knows_constants: true,
             matrix: None,
         };
         // Full subgroups of the right size can be had.
