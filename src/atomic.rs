@@ -16,7 +16,8 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
     unnamed(path).map(|_| ())
 }
 
-/// Writes a file, in the place of another if there is one; a process or machine that stops leaves the old or the new one.
+/// Writes a file, in the place of another if there is one; a process or machine that stops leaves the old or
+/// the new one.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let mut file = unnamed(path)?;
     let written = file.write_all(bytes).and_then(|()| file.as_file().sync_all());

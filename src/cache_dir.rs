@@ -11,8 +11,8 @@ use unisonic_cache::{Cache, DEFAULT_LIMIT_BYTES};
 #[derive(Args)]
 #[command(next_help_heading = "Cache")]
 pub struct CacheDirArg {
-    /// Folder for compiled kernels and other things that the next start need not make again; `off` for none [default:
-    /// unisonic in the user's folder for caches]
+    /// Folder for compiled kernels and other things that the next start need not make again; `off` for none
+    /// [default: unisonic in the user's folder for caches]
     #[arg(long, value_name = "DIR|off")]
     cache_dir: Option<PathBuf>,
 }

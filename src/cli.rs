@@ -74,14 +74,15 @@ pub struct FileArg {
 #[derive(Args)]
 #[command(next_help_heading = "Loading")]
 pub struct LoadArgs {
-    /// What the model runs on: cpu, cuda:N, vulkan:N, or, slow and for comparisons, cpu-scalar and interpreter. `unisonic
-    /// devices` says what there is
+    /// What the model runs on: cpu, cuda:N, vulkan:N, or, slow and for comparisons, cpu-scalar and
+    /// interpreter. `unisonic devices` says what there is
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     pub device: DeviceName,
     /// Threads of a CPU device [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=unisonic_devices::MAX_THREADS as i64))]
     pub threads: Option<u32>,
-    /// Longest sequence in tokens, prompt and answer together [default: what the model was made for, at most 8192]
+    /// Longest sequence in tokens, prompt and answer together [default: what the model was made for, at most
+    /// 8192]
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<u32>,
     /// Most memory of a GPU that may be taken, such as 8GiB [default: what is free]
@@ -93,7 +94,8 @@ pub struct LoadArgs {
     /// Switches an optional pass of the planner off: speed changes, results do not. May be repeated
     #[arg(long = "pass", value_name = "NAME=off", value_parser = parse_pass_off)]
     pub passes_off: Vec<String>,
-    /// Does without something that a GPU has, such as dependent-launches: speed changes, results do not. May be repeated
+    /// Does without something that a GPU has, such as dependent-launches: speed changes, results do not. May
+    /// be repeated
     #[arg(long = "feature", value_name = "NAME=off", value_parser = parse_feature_off)]
     pub features_off: Vec<String>,
     /// Runs no pass of the planner after this one

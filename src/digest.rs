@@ -44,7 +44,8 @@ pub fn file_sha256(path: &Path, bar: &ProgressBar) -> anyhow::Result<Digest> {
     Ok(Digest(sha256.finalize().into()))
 }
 
-/// What a model is: the digest of its file, or of a sharded set that of the digests of its files one after the other.
+/// What a model is: the digest of its file, or of a sharded set that of the digests of its files one after
+/// the other.
 pub fn model_sha256(file: &GgufFile) -> anyhow::Result<Digest> {
     let bar = bytes_bar("hashing", file.len_bytes());
     let digests = file.paths().map(|path| file_sha256(path, &bar)).collect::<anyhow::Result<Vec<_>>>();

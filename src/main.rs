@@ -1,8 +1,8 @@
 //! The command-line program: `unisonic run model.gguf "prompt"`.
 //!
-//! [`cli`] says what can be typed; each command is a file of [`commands`]. What ends on stdout is the result and
-//! nothing else; progress, figures and errors go to stderr. Exit codes: 0 done, 1 something failed, 2 the command line
-//! is wrong, 3 a receipt differs from what was recomputed, 130 interrupted.
+//! [`cli`] says what can be typed; each command is a file of [`commands`]. What ends on stdout is the result
+//! and nothing else; progress, figures and errors go to stderr. Exit codes: 0 done, 1 something failed, 2 the
+//! command line is wrong, 3 a receipt differs from what was recomputed, 130 interrupted.
 //!
 //! Start reading at [`commands::run`].
 

@@ -45,8 +45,8 @@ pub struct Capacity {
     pub max_outputs: u32,
 }
 
-/// Plans the model and loads it on the device, with a progress bar; `--dump-ir` sees what the planner did even where
-/// there is no plan.
+/// Plans the model and loads it on the device, with a progress bar; `--dump-ir` sees what the planner did
+/// even where there is no plan.
 pub fn load(file: &GgufFile, path: &Path, args: &LoadArgs, capacity: &Capacity) -> anyhow::Result<Engine> {
     load_with(file, path, args, capacity, &|_| {})
 }

@@ -14,8 +14,8 @@ use crate::cli::parse_size;
 #[derive(Args)]
 #[command(next_help_heading = "Sessions")]
 pub struct SessionArgs {
-    /// Goes on with a sequence of --save-session, on any device, as if it had never ended. The prompt, if there is one,
-    /// is appended as it is; options of sampling are those of before unless some are given
+    /// Goes on with a sequence of --save-session, on any device, as if it had never ended. The prompt, if
+    /// there is one, is appended as it is; options of sampling are those of before unless some are given
     #[arg(long, value_name = "PATH", conflicts_with = "chat")]
     load_session: Option<PathBuf>,
     /// Writes the whole sequence in the end, with its keys and values and the options of sampling
@@ -51,8 +51,8 @@ pub fn save(path: &Path, session: &SavedSession) -> anyhow::Result<()> {
 #[derive(Args)]
 #[command(next_help_heading = "Loading")]
 pub struct KvArgs {
-    /// Keeps keys and values of prompts and answers in a folder, of which later runs take what their prompts begin with.
-    /// Any number of processes may use it at once; what is damaged is made anew
+    /// Keeps keys and values of prompts and answers in a folder, of which later runs take what their prompts
+    /// begin with. Any number of processes may use it at once; what is damaged is made anew
     #[arg(long, value_name = "DIR")]
     kv_dir: Option<PathBuf>,
     /// Most bytes in that folder, such as 20GiB; what was used longest ago goes

@@ -214,7 +214,8 @@ fn patched(folder: &Path, from: &[u8], to: &[u8]) -> PathBuf {
 
 #[test]
 fn an_unsupported_type_is_refused_by_name() {
-    // Tensor entry: name, number of dimensions, dimensions, type. Type 2 is Q4_0; 20 IQ4_NL has blocks of the same size.
+    // Tensor entry: name, number of dimensions, dimensions, type. Type 2 is Q4_0; 20 IQ4_NL has blocks of the
+    // same size.
     let entry = |ty: u32| {
         let mut bytes = b"blk.1.ffn_up.weight".to_vec();
         bytes.extend(2u32.to_le_bytes());

@@ -1,5 +1,6 @@
-//! The launches of a model file against the oracle: equal logits bits on the interpreter of the kernel IR, which plays a GPU
-//! with everything and one with nothing. No GPU is used; `gpu/tests/equal_bits.rs` has batches of several sequences.
+//! The launches of a model file against the oracle: equal logits bits on the interpreter of the kernel IR,
+//! which plays a GPU with everything and one with nothing. No GPU is used; `gpu/tests/equal_bits.rs` has
+//! batches of several sequences.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,8 +1,9 @@
 //! How fast the templates of linear layers are on the GPU of this machine, beside what its memory can do.
 //!
-//! `cargo bench -p unisonic-cuda --bench linear [-- FILTER]`. Each kernel runs in a recorded graph, over copies of the weights that
-//! are together larger than the second-level cache; the median of some replays. The share is that of the weights' bytes at
-//! the speed of a kernel that only reads, measured in the same run. What the buffers hold does not matter.
+//! `cargo bench -p unisonic-cuda --bench linear [-- FILTER]`. Each kernel runs in a recorded graph, over
+//! copies of the weights that are together larger than the second-level cache; the median of some replays.
+//! The share is that of the weights' bytes at the speed of a kernel that only reads, measured in the same
+//! run. What the buffers hold does not matter.
 
 #[path = "../tests/support/gpu.rs"]
 #[allow(dead_code, clippy::unwrap_used, reason = "shared with the tests")]
@@ -209,8 +210,8 @@ impl Recorded {
     fn new(enqueue: impl FnOnce(sys::CUstream) -> Result<(), DriverError>) -> Result<Self, DriverError> {
         let stream = stream::create(stream::StreamKind::NonBlocking)?;
         let mut graph = std::ptr::null_mut();
-        // SAFETY: the stream was just made and records what is launched on it until the recording ends; the graph that
-        // comes of it is made executable once.
+        // SAFETY: the stream was just made and records what is launched on it until the recording ends; the
+        // graph that comes of it is made executable once.
         unsafe {
             stream::begin_capture(stream, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
             enqueue(stream)?;
@@ -224,8 +225,8 @@ impl Recorded {
 
     /// Seconds of a replay.
     fn replay(&self) -> Result<f64, DriverError> {
-        // SAFETY: stream, graph and events live as long as this; what the graph's kernels touch outlives the call, which
-        // waits for the end.
+        // SAFETY: stream, graph and events live as long as this; what the graph's kernels touch outlives the
+        // call, which waits for the end.
         unsafe {
             event::record(self.events[0], self.stream)?;
             sys::cuGraphLaunch(self.graph, self.stream).result()?;

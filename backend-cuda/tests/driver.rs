@@ -1,5 +1,6 @@
-//! A machine over the driver. What begins with `device_` and `loss_` runs on the GPU of this machine if it has one, and is
-//! left out, with a line that says so, if not; the tests at the end run all of it on a stand-in for the driver.
+//! A machine over the driver. What begins with `device_` and `loss_` runs on the GPU of this machine if it
+//! has one, and is left out, with a line that says so, if not; the tests at the end run all of it on a
+//! stand-in for the driver.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,8 +1,8 @@
 //! How fast the templates of linear layers are on a Vulkan device, and what its compiler makes of them.
 //!
-//! `cargo bench -p unisonic-vulkan --bench linear [-- [--device N] FILTER]`. Launches follow each other over copies of the
-//! weights that are together larger than the second-level cache, timed by the device's clock. What the buffers hold does
-//! not matter.
+//! `cargo bench -p unisonic-vulkan --bench linear [-- [--device N] FILTER]`. Launches follow each other over
+//! copies of the weights that are together larger than the second-level cache, timed by the device's clock.
+//! What the buffers hold does not matter.
 
 use std::error::Error;
 
@@ -191,7 +191,8 @@ impl Bench {
     }
 }
 
-/// Registers, and bytes of code, of memory for what registers do not hold, and of shared memory, in the driver's words.
+/// Registers, and bytes of code, of memory for what registers do not hold, and of shared memory, in the
+/// driver's words.
 fn statistics(kernel: &Pipeline) -> String {
     let words = kernel.statistics().into_iter().map(|(name, value)| {
         let initials: String = name.split(' ').filter_map(|word| word.chars().next()).collect();

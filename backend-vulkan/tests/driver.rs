@@ -1,7 +1,8 @@
-//! The driver on each Vulkan device that the loader finds: recordings run again and again, with what may go wrong.
+//! The driver on each Vulkan device that the loader finds: recordings run again and again, with what may go
+//! wrong.
 //!
-//! Left out, with a line that says so, where there is no Vulkan device. Debian's `mesa-vulkan-drivers` has one that needs no GPU.
-//! Where the validation layer is installed, it watches and must have nothing to say.
+//! Left out, with a line that says so, where there is no Vulkan device. Debian's `mesa-vulkan-drivers` has
+//! one that needs no GPU. Where the validation layer is installed, it watches and must have nothing to say.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

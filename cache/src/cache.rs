@@ -16,7 +16,8 @@ pub const DEFAULT_LIMIT_BYTES: u64 = 512 << 20;
 /// No entry is longer.
 const MAX_ENTRY_LEN_BYTES: u64 = 256 << 20;
 
-/// A cache in a folder, which need not be there. Clones of a handle (`Arc`) and other processes may use the folder at once.
+/// A cache in a folder, which need not be there. Clones of a handle (`Arc`) and other processes may use the
+/// folder at once.
 #[derive(Debug)]
 pub struct Cache {
     folder: PathBuf,
@@ -135,8 +136,8 @@ impl Cache {
         self.folder.join(kind.name())
     }
 
-    /// Writes an entry beside its place and renames it. It need not reach the disk now: what a crash leaves incomplete is
-    /// found to be damaged.
+    /// Writes an entry beside its place and renames it. It need not reach the disk now: what a crash leaves
+    /// incomplete is found to be damaged.
     fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<()> {
         let folder = self.folder_of(key.kind);
         make_private(&folder)?;

@@ -73,8 +73,8 @@ pub fn files(folder: &Path) -> io::Result<Vec<File>> {
     Ok(files)
 }
 
-/// Removes what was abandoned while it was written, then what was used longest ago, until at most `most_bytes` are left.
-/// How many are.
+/// Removes what was abandoned while it was written, then what was used longest ago, until at most
+/// `most_bytes` are left. How many are.
 pub fn trim(folder: &Path, most_bytes: u64) -> io::Result<u64> {
     let mut files = files(folder)?;
     files.sort_by_key(|file| file.used);

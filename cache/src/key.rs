@@ -67,8 +67,8 @@ pub struct KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// Adds something that the value depends on. Name and bytes come with their lengths: no two lists of fields are the
-    /// same bytes.
+    /// Adds something that the value depends on. Name and bytes come with their lengths: no two lists of
+    /// fields are the same bytes.
     pub fn field(mut self, name: &str, bytes: impl AsRef<[u8]>) -> Self {
         for part in [name.as_bytes(), bytes.as_ref()] {
             self.sha256.update((part.len() as u64).to_le_bytes());

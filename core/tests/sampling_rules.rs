@@ -84,7 +84,8 @@ fn options_have_limits() {
     assert!(Bias::new(f32::INFINITY).is_err() && Bias::new(f32::NAN).is_err());
 }
 
-/// f32(1/T) rounds the exact reciprocal once: no float is nearer to 1/T. `T*f - 1` compares exactly in integers.
+/// f32(1/T) rounds the exact reciprocal once: no float is nearer to 1/T. `T*f - 1` compares exactly in
+/// integers.
 #[test]
 fn reciprocals_are_rounded_once() {
     // |1 - T*f| as an integer in units far below any rounding.

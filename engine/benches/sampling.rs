@@ -1,8 +1,9 @@
 //! How long a choice takes over a vocabulary of 152,064 tokens, on one core.
 //!
-//! `cargo bench -p unisonic-engine --bench sampling`. Each row is the least and the median time of 1,001 choices. The bar is 150 µs
-//! for the chain with all its options. Two kinds of logits: those of a model in the middle of a text (a bulk far below a few
-//! hundred candidates), and a flat bell in which a filter keeps thousands.
+//! `cargo bench -p unisonic-engine --bench sampling`. Each row is the least and the median time of 1,001
+//! choices. The bar is 150 µs for the chain with all its options. Two kinds of logits: those of a model in
+//! the middle of a text (a bulk far below a few hundred candidates), and a flat bell in which a filter keeps
+//! thousands.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -16,8 +16,8 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Of a list of fields: the bytes that are hashed are, for each, its length in bytes (u64, little-endian) and itself, so
-    /// that unlike lists are unlike bytes.
+    /// Of a list of fields: the bytes that are hashed are, for each, its length in bytes (u64, little-endian)
+    /// and itself, so that unlike lists are unlike bytes.
     pub fn of_fields(fields: &[&[u8]]) -> Self {
         let mut sha256 = Sha256::new();
         for field in fields {

@@ -27,8 +27,8 @@ pub struct EngineOptions<'a> {
     pub context_len: Option<u32>,
     /// Sequences that can be at full length at a time.
     pub sequences: u32,
-    /// KV pages of 64 tokens, for sequences and for the prefixes that are kept of earlier ones; `None`: what the
-    /// sequences need at full length.
+    /// KV pages of 64 tokens, for sequences and for the prefixes that are kept of earlier ones; `None`: what
+    /// the sequences need at full length.
     pub kv_pages: Option<u32>,
     /// Digest of the weights, for KV pages that outlive the engine; may be empty for others.
     pub weights_digest: Vec<u8>,
@@ -76,7 +76,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Plans the model and loads it on the device. `progress` is called from any thread, never twice at a time.
+    /// Plans the model and loads it on the device. `progress` is called from any thread, never twice at a
+    /// time.
     pub fn load(
         metadata: &Metadata,
         tensors: &[TensorInfo],
@@ -169,11 +170,12 @@ impl Engine {
         self.empty_session(None)
     }
 
-    /// A sequence that begins with as many tokens of `prompt` as the prefix tree has under this salt, but not with the
-    /// last, whose logits someone will want. Its pages stay in the tree for others after it has ended. What the tree does
-    /// not have is taken from [`EngineOptions::kv_dir`].
+    /// A sequence that begins with as many tokens of `prompt` as the prefix tree has under this salt, but not
+    /// with the last, whose logits someone will want. Its pages stay in the tree for others after it has
+    /// ended. What the tree does not have is taken from [`EngineOptions::kv_dir`].
     ///
-    /// What it begins with can be seen in [`Session::tokens`] and in the time until the rest is run, and nowhere else.
+    /// What it begins with can be seen in [`Session::tokens`] and in the time until the rest is run, and
+    /// nowhere else.
     pub fn session_for(&mut self, salt: &[u8], prompt: &[u32]) -> Result<Session, EngineError> {
         let key = CacheKey { salt: salt.to_vec(), ..self.key.clone() };
         let mut session = self.empty_session(Some(key));
@@ -200,8 +202,8 @@ impl Engine {
     }
 }
 
-/// The tokenizer and the shapes of tensors decide how many tokens there are, as in llama.cpp; a `vocab_size` that says
-/// otherwise changes nothing, but someone should hear of it.
+/// The tokenizer and the shapes of tensors decide how many tokens there are, as in llama.cpp; a `vocab_size`
+/// that says otherwise changes nothing, but someone should hear of it.
 fn warn_of_vocab_size(metadata: &Metadata, plan: &Plan) {
     let Ok(Some(architecture)) = metadata.string("general.architecture") else { return };
     let key = format!("{architecture}.vocab_size");

@@ -1,7 +1,8 @@
 //! From tokens to tokens: sessions over paged KV, chunked prefill, decoding, and the text around them.
 //!
 //! - [`Engine`]: a model loaded on a device; [`Session`]: one sequence of tokens with its KV pages.
-//! - [`kv`]: pages of keys and values, and the prefix tree by which new sequences reuse those of earlier ones.
+//! - [`kv`]: pages of keys and values, and the prefix tree by which new sequences reuse those of earlier
+//!   ones.
 //! - [`generate`](generate()): continuation of a prompt; [`score`]: teacher-forced log-probabilities.
 //! - [`draft`]: speculation, tokens that are guessed and then checked in one step.
 //! - [`schedule`]: many requests on one engine.
@@ -9,8 +10,9 @@
 //! - [`receipt`]: a result with what it takes to recompute it.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //!
-//! The engine sees a device only through `core::plan::Device`, and nothing here can change a bit of the result: how
-//! rows are cut into batches, which pages they use and who else is running are all invisible to the arithmetic.
+//! The engine sees a device only through `core::plan::Device`, and nothing here can change a bit of the
+//! result: how rows are cut into batches, which pages they use and who else is running are all invisible to
+//! the arithmetic.
 //!
 //! Start reading at [`Engine::extend`].
 

@@ -8,8 +8,8 @@ use crate::{Engine, EngineError, Session};
 const SLOTS: usize = PAGE_TOKENS as usize;
 
 impl Engine {
-    /// The full pages of a session, in the layout of [`KvLayer`](unisonic_core::plan::KvLayer); none if the device
-    /// does not give them out.
+    /// The full pages of a session, in the layout of [`KvLayer`](unisonic_core::plan::KvLayer); none if the
+    /// device does not give them out.
     pub fn read_pages(&mut self, session: &Session) -> Result<Vec<Vec<u8>>, EngineError> {
         self.check(session, 0)?;
         let full = session.tokens.len() / SLOTS;
@@ -24,8 +24,9 @@ impl Engine {
         Ok(pages)
     }
 
-    /// A session that begins with `tokens`, as far as there are pages for them that the device takes; what is left of the
-    /// tokens is to be run. The pages have to be of these tokens, and of the same model and profile.
+    /// A session that begins with `tokens`, as far as there are pages for them that the device takes; what is
+    /// left of the tokens is to be run. The pages have to be of these tokens, and of the same model and
+    /// profile.
     pub fn session_with_pages(&mut self, tokens: &[u32], pages: &[Vec<u8>]) -> Result<Session, EngineError> {
         let mut session = self.session();
         for (run, page) in tokens.chunks_exact(SLOTS).zip(pages) {

@@ -1,9 +1,9 @@
 //! Sequences in files: `--save-session` and `--load-session`.
 //!
-//! What a sequence goes on from is its tokens and how they are chosen: draws are keyed by seed and position, and the window of
-//! penalties is the end of the tokens. Keys and values follow from the tokens; the full pages of them are in the file too, so
-//! that nothing is run again, where the device gives them out and takes them. Elsewhere they are computed again, to the
-//! same bits.
+//! What a sequence goes on from is its tokens and how they are chosen: draws are keyed by seed and position,
+//! and the window of penalties is the end of the tokens. Keys and values follow from the tokens; the full
+//! pages of them are in the file too, so that nothing is run again, where the device gives them out and takes
+//! them. Elsewhere they are computed again, to the same bits.
 //!
 //! | part of the file | bytes |
 //! |---|---|

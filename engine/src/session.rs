@@ -5,8 +5,8 @@ use unisonic_core::plan::PAGE_TOKENS;
 use crate::digest::Digest;
 use crate::kv::PageTable;
 
-/// One sequence of tokens with its KV pages. Dropping it gives the pages back, or leaves them to the prefix tree
-/// ([`Engine::session_for`](crate::Engine::session_for)).
+/// One sequence of tokens with its KV pages. Dropping it gives the pages back, or leaves them to the prefix
+/// tree ([`Engine::session_for`](crate::Engine::session_for)).
 #[derive(Debug)]
 pub struct Session {
     pub(crate) tokens: Vec<u32>,

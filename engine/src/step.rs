@@ -15,8 +15,8 @@ pub(crate) struct Part<'a> {
     pub first_output: usize,
 }
 
-/// Is handed the logits of a step: index of the part, index into its tokens, and the logits after that token or why there
-/// are none; after an error there is nothing more of that part.
+/// Is handed the logits of a step: index of the part, index into its tokens, and the logits after that token
+/// or why there are none; after an error there is nothing more of that part.
 pub(crate) type Outputs<'a> = dyn FnMut(usize, usize, Result<&[f32], EngineError>) + 'a;
 
 impl Engine {
@@ -57,7 +57,8 @@ impl Engine {
         Ok(())
     }
 
-    /// End of the chunk that begins at `start`: at most `chunk_rows` rows of which at most `max_outputs` are outputs.
+    /// End of the chunk that begins at `start`: at most `chunk_rows` rows of which at most `max_outputs` are
+    /// outputs.
     fn chunk_end(&self, start: usize, len: usize, first_output: usize) -> usize {
         let rows_end = start + self.chunk_rows() as usize;
         let outputs_end = start.max(first_output).saturating_add(self.max_outputs() as usize);
@@ -89,9 +90,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the last page of a session its own, where it has been truncated in the middle of a page that others may
-    /// read. The tokens that have to be run again for that, which the session no longer holds: none if the device copies
-    /// pages.
+    /// Makes the last page of a session its own, where it has been truncated in the middle of a page that
+    /// others may read. The tokens that have to be run again for that, which the session no longer holds:
+    /// none if the device copies pages.
     pub(crate) fn own_tail(&mut self, session: &mut Session) -> Result<Vec<u32>, EngineError> {
         let len = session.tokens.len();
         let Some(slots) = session.pages.shared_slots(len) else { return Ok(Vec::new()) };
@@ -100,8 +101,8 @@ impl Engine {
         Ok(if copied { Vec::new() } else { session.tokens.split_off(start) })
     }
 
-    /// Copies the page of some slots to the end of a session's pages; before that, keeps only `keep` of them. False if
-    /// the device copies no pages, or none is free.
+    /// Copies the page of some slots to the end of a session's pages; before that, keeps only `keep` of them.
+    /// False if the device copies no pages, or none is free.
     pub(crate) fn copy_slots(
         &mut self,
         session: &mut Session,
@@ -116,9 +117,10 @@ impl Engine {
         Ok(copied?)
     }
 
-    /// Runs one batch. The sessions have room for their tokens ([`Self::reserve`]); together these are at most
-    /// [`Self::chunk_rows`] with at most [`Self::max_outputs`] outputs. The error is of the step as a whole, and then
-    /// no session has changed; one of a single row comes to `outputs`, and ends that session before it.
+    /// Runs one batch. The sessions have room for their tokens ([`Self::reserve`]); together these are at
+    /// most [`Self::chunk_rows`] with at most [`Self::max_outputs`] outputs. The error is of the step as a
+    /// whole, and then no session has changed; one of a single row comes to `outputs`, and ends that session
+    /// before it.
     pub(crate) fn step(
         &mut self,
         parts: &mut [Part<'_>],
@@ -152,8 +154,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the step in which `tokens` follow a sequence some times, and says what its launches take on the device. The
-    /// sequence stays as it is; logits are computed for tokens from index `first_output` on.
+    /// Runs the step in which `tokens` follow a sequence some times, and says what its launches take on the
+    /// device. The sequence stays as it is; logits are computed for tokens from index `first_output` on.
     pub fn profile(
         &mut self,
         session: &mut Session,

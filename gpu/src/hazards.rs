@@ -1,7 +1,8 @@
 //! Which launches have to wait for those before them: what decides where barriers go.
 //!
-//! Launches run in an order in which each sees all that those before it wrote. Two that share no memory, or only read what
-//! they share, come to the same in any order, so that nothing has to be between them and a device may run both at once.
+//! Launches run in an order in which each sees all that those before it wrote. Two that share no memory, or
+//! only read what they share, come to the same in any order, so that nothing has to be between them and a
+//! device may run both at once.
 
 /// Memory that a launch touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
-//! Plans of every architecture on a GPU device over the kernel interpreter, against the oracle: equal logits bits and equal
-//! flags, batch after batch, so that the keys and values of each batch are what later ones read.
+//! Plans of every architecture on a GPU device over the kernel interpreter, against the oracle: equal logits
+//! bits and equal flags, batch after batch, so that the keys and values of each batch are what later ones
+//! read.
 //!
 //! Batches leave rows, outputs and groups of their shapes to be filled up, and mix sequences.
 

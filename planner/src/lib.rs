@@ -4,8 +4,8 @@
 //! metadata, tensor table ──models──► Graph ──passes──► fused Graph ──lower──► Plan
 //! ```
 //!
-//! The planner reads no file, environment or clock: the same input gives an equal plan. Of tensor data it needs only
-//! the factors of position tables.
+//! The planner reads no file, environment or clock: the same input gives an equal plan. Of tensor data it
+//! needs only the factors of position tables.
 //!
 //! Start reading at [`plan`], then [`graph`], `models/llama.rs` and [`passes::PASSES`].
 
@@ -29,8 +29,8 @@ use passes::{Dump, PASSES, Schedule};
 /// Switches of planning. None of them changes a bit of what a plan computes.
 #[derive(Clone, Default)]
 pub struct PlanOptions<'a> {
-    /// Optional passes to leave out, by name. Those over launches ([`launches::LAUNCH_PASSES`]) say nothing here: a plan has no
-    /// launches yet.
+    /// Optional passes to leave out, by name. Those over launches ([`launches::LAUNCH_PASSES`]) say nothing
+    /// here: a plan has no launches yet.
     pub passes_off: Vec<String>,
     /// The last pass to run, by name.
     pub stop_after: Option<String>,

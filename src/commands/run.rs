@@ -56,11 +56,12 @@ pub struct RunArgs {
     /// Adds logits_sha256 to the JSON: a digest of the bits of every step's logits (f32, little-endian)
     #[arg(long, requires = "json")]
     logits_digest: bool,
-    /// With --json, adds how probable the model finds each token, and its N most probable ones there: before penalties, bias,
-    /// filters and temperature
+    /// With --json, adds how probable the model finds each token, and its N most probable ones there: before
+    /// penalties, bias, filters and temperature
     #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_TOP_LOGPROBS)))]
     logprobs: Option<u32>,
-    /// Writes a receipt: model, options, tokens, and digests of all logits, for `unisonic verify` to recompute anywhere
+    /// Writes a receipt: model, options, tokens, and digests of all logits, for `unisonic verify` to
+    /// recompute anywhere
     #[arg(long, value_name = "PATH")]
     receipt: Option<PathBuf>,
     #[command(flatten)]
@@ -291,8 +292,8 @@ fn answer(
     })
 }
 
-/// `{"id": .., "logprob": .., "top": [{"id": .., "logprob": ..}, ..]}`, the most probable first; read as binary32 the numbers
-/// are those of docs/numerics.md, bit for bit.
+/// `{"id": .., "logprob": .., "top": [{"id": .., "logprob": ..}, ..]}`, the most probable first; read as
+/// binary32 the numbers are those of docs/numerics.md, bit for bit.
 fn logprobs_json(of: &Logprobs) -> Json {
     let json = |of: &TokenLogprob| json!({ "id": of.token, "logprob": of.logprob });
     let mut line = json(&of.chosen);

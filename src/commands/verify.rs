@@ -29,7 +29,8 @@ Examples:
   unisonic verify answer.json --model copy.gguf --device cuda:0
   unisonic verify answer.json --chunk 1                 token by token";
 
-/// Recomputes a receipt of `run --receipt` and says whether everything is equal, or where the first difference is
+/// Recomputes a receipt of `run --receipt` and says whether everything is equal, or where the first
+/// difference is
 #[derive(Args)]
 #[command(after_help = DETAILS)]
 pub struct VerifyArgs {
@@ -39,7 +40,8 @@ pub struct VerifyArgs {
     /// The model that it was made with [default: the file that it names]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Prints one line of JSON: equal, steps, and of the first difference step, position, expected, found, logits_differ
+    /// Prints one line of JSON: equal, steps, and of the first difference step, position, expected, found,
+    /// logits_differ
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! The KV cache of a layer as the attention kernel reads it: a block of 64 keys and values for each page and head.
+//! The KV cache of a layer as the attention kernel reads it: a block of 64 keys and values for each page and
+//! head.
 //!
 //! | part of a block | bytes | content |
 //! |---|---|---|
@@ -177,8 +178,8 @@ impl KvCache {
         assert!(
             slot < KEYS && [from.key_high, from.key_low, from.value].iter().all(|x| x.len() == self.head_len)
         );
-        // SAFETY: the range is inside the memory (`as_ptr` checks), every offset of `Parts` for a slot below KEYS is inside
-        // a block, and the bytes of a slot belong to the caller.
+        // SAFETY: the range is inside the memory (`as_ptr` checks), every offset of `Parts` for a slot below
+        // KEYS is inside a block, and the bytes of a slot belong to the caller.
         unsafe {
             let block = self.lines.as_ptr(range);
             for d in 0..self.head_len {

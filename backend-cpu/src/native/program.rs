@@ -1,7 +1,7 @@
 //! A loaded plan on vectors and threads: the loop over steps.
 //!
-//! A step is cut into tasks that write disjoint rows or columns of its result; the pool runs them in any order.
-//! Consecutive linear layers of the same activation (q, k and v; gate and up) are one step here.
+//! A step is cut into tasks that write disjoint rows or columns of its result; the pool runs them in any
+//! order. Consecutive linear layers of the same activation (q, k and v; gate and up) are one step here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,7 +74,8 @@ impl NativeProgram {
     }
 }
 
-/// Ranges of steps that run as one: linear layers of the same activation that do not touch each other's results.
+/// Ranges of steps that run as one: linear layers of the same activation that do not touch each other's
+/// results.
 fn group_linears(plan: &Plan) -> Vec<std::ops::Range<usize>> {
     let mut groups = Vec::new();
     let mut start = 0;
@@ -89,7 +90,8 @@ fn group_linears(plan: &Plan) -> Vec<std::ops::Range<usize>> {
     groups
 }
 
-/// Whether two steps are linear layers of the same activation, neither of which writes what the other reads or writes.
+/// Whether two steps are linear layers of the same activation, neither of which writes what the other reads
+/// or writes.
 fn may_run_beside(plan: &Plan, a: usize, b: usize) -> bool {
     let linear = |step: usize| match plan.steps[step].op {
         Op::Linear { x, add, out, .. } => Some((x, add, out)),

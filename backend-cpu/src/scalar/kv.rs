@@ -85,8 +85,8 @@ impl KvCache {
         true
     }
 
-    /// Replaces a page by bytes in the layout of [`KvLayer`], as many as a page has; false, and nothing has changed, if its
-    /// values are not V8.
+    /// Replaces a page by bytes in the layout of [`KvLayer`], as many as a page has; false, and nothing has
+    /// changed, if its values are not V8.
     pub(super) fn write_page(&mut self, page: u32, from: &[u8]) -> bool {
         let first = self.first_row(page, 0);
         let Values::V8 { values, scales } = &mut self.values else { return false };

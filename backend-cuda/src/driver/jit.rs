@@ -1,4 +1,5 @@
-//! Machine code of kernels, so that it can be kept: the driver's linker compiles a text and hands out the image.
+//! Machine code of kernels, so that it can be kept: the driver's linker compiles a text and hands out the
+//! image.
 
 use std::ffi::{CStr, c_uint, c_void};
 use std::ptr;
@@ -22,8 +23,8 @@ pub fn compile(context: &Context, text: &CStr) -> Result<Vec<u8>, MachineError> 
     let result = unsafe { sys::cuLinkCreate_v2(0, ptr::null_mut(), ptr::null_mut(), &mut link.state) };
     context.check("cuLinkCreate", result)?;
     let text = text.to_bytes_with_nul();
-    // SAFETY: the link is there; the text has this length, which includes the zero byte, and is only read, during the call;
-    // there are no options.
+    // SAFETY: the link is there; the text has this length, which includes the zero byte, and is only read,
+    // during the call; there are no options.
     let result = unsafe {
         sys::cuLinkAddData_v2(
             link.state,

@@ -24,8 +24,9 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Looks up addresses and checks the dispatch against the kernel: an error if there are too few or too many spans or
-    /// parameters, if a span is not within its buffer or not aligned, or if something is another machine's.
+    /// Looks up addresses and checks the dispatch against the kernel: an error if there are too few or too
+    /// many spans or parameters, if a span is not within its buffer or not aligned, or if something is
+    /// another machine's.
     pub fn new(context: &Arc<Context>, dispatch: &Dispatch<CudaMachine>) -> Result<Self, MachineError> {
         let Dispatch { kernel, spans, params, workgroups } = dispatch;
         let what = format!("recording a launch of `{}`", kernel.name());
@@ -56,11 +57,12 @@ impl Launch {
         self.kernel.is_dependent()
     }
 
-    /// Puts it into a stream, if it has any workgroups; whether it has. With `early` it may begin before the launch that
-    /// comes before it has ended.
+    /// Puts it into a stream, if it has any workgroups; whether it has. With `early` it may begin before the
+    /// launch that comes before it has ended.
     ///
     /// # Safety
-    /// `early` only where this and the launch before it are dependent. It lives until the stream, or the graph that is captured from it, is done with it.
+    /// `early` only where this and the launch before it are dependent. It lives until the stream, or the
+    /// graph that is captured from it, is done with it.
     pub unsafe fn enqueue(
         &self,
         stream: &Stream,
@@ -74,9 +76,9 @@ impl Launch {
         if workgroups == 0 {
             return Ok(false);
         }
-        // SAFETY: there are as many arguments as the kernel has; this holds the kernel and the buffers, and lives long enough
-        // as the caller says. That a kernel which verifies touches only its objects' elements, and that they lie in the
-        // spans, is the contract of `Machine::record`.
+        // SAFETY: there are as many arguments as the kernel has; this holds the kernel and the buffers, and
+        // lives long enough as the caller says. That a kernel which verifies touches only its objects'
+        // elements, and that they lie in the spans, is the contract of `Machine::record`.
         unsafe { self.kernel.launch(stream.raw(), workgroups, &mut self.arguments.pointers(), early) }?;
         Ok(true)
     }

@@ -1,5 +1,5 @@
-//! Opening the driver's library so that nothing panics: `cudarc` panics where the library or one of its functions is missing,
-//! so both are looked for first.
+//! Opening the driver's library so that nothing panics: `cudarc` panics where the library or one of its
+//! functions is missing, so both are looked for first.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -18,10 +18,12 @@ pub struct Version {
 }
 
 impl Version {
-    /// The oldest that has all functions that are called, and knows PTX 7.4, the newest that is emitted for the targets in use.
+    /// The oldest that has all functions that are called, and knows PTX 7.4, the newest that is emitted for
+    /// the targets in use.
     pub const OLDEST: Version = Version { major: 11, minor: 4 };
 
-    /// The first that captures dependent launches into graphs, as edges that do not wait for the end of a launch.
+    /// The first that captures dependent launches into graphs, as edges that do not wait for the end of a
+    /// launch.
     pub const DEPENDENT_LAUNCHES: Version = Version { major: 12, minor: 3 };
 
     /// From `1000 * major + 10 * minor`.
@@ -86,8 +88,8 @@ const FUNCTIONS: [&str; 43] = [
 /// A function that newer drivers have: looked for with [`has`] before it is called.
 pub const LAUNCH_WITH_ATTRIBUTES: &str = "cuLaunchKernelEx";
 
-/// Opens the library and starts the driver, once for the process; which version it is. After this, functions of
-/// [`FUNCTIONS`] can be called.
+/// Opens the library and starts the driver, once for the process; which version it is. After this, functions
+/// of [`FUNCTIONS`] can be called.
 pub fn start() -> Result<Version, NoCuda> {
     static STARTED: OnceLock<Result<Version, NoCuda>> = OnceLock::new();
     STARTED.get_or_init(start_once).clone()
@@ -123,7 +125,8 @@ pub type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent
 
 /// The function, of the library that [`start`] opened.
 pub fn elapsed_time() -> Option<ElapsedTime> {
-    // SAFETY: the library stays open for as long as the process lives; the type is the one of the driver API's header.
+    // SAFETY: the library stays open for as long as the process lives; the type is the one of the driver
+    // API's header.
     unsafe { sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime").ok().map(|function| *function) }
 }
 

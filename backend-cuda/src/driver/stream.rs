@@ -54,8 +54,8 @@ impl Stream {
     /// Puts in a copy of the first `len_bytes` of pinned memory to device memory.
     ///
     /// # Safety
-    /// The device memory has that length from `to` on; until the copy is done neither is freed and the pinned memory is not
-    /// written. If the stream is being captured, that holds for each launch of the graph.
+    /// The device memory has that length from `to` on; until the copy is done neither is freed and the pinned
+    /// memory is not written. If the stream is being captured, that holds for each launch of the graph.
     pub unsafe fn copy_to_device(
         &self,
         to: u64,
@@ -72,8 +72,9 @@ impl Stream {
     /// Puts in a copy of device memory to pinned memory, `offset_bytes` from its beginning.
     ///
     /// # Safety
-    /// The device memory has that length from `from` on; until the copy is done neither is freed and the pinned memory is
-    /// neither read nor written. If the stream is being captured, that holds for each launch of the graph.
+    /// The device memory has that length from `from` on; until the copy is done neither is freed and the
+    /// pinned memory is neither read nor written. If the stream is being captured, that holds for each launch
+    /// of the graph.
     pub unsafe fn copy_to_host(
         &self,
         to: &Pinned,

@@ -10,9 +10,9 @@
 //! A launch has `workgroup` threads a block in one dimension, and [`dynamic_shared_len_bytes`] of dynamic
 //! shared memory.
 //!
-//! **Order.** From sm_90 on a launch may begin before those before it have ended (programmatic dependent launch): kernels let
-//! those after them begin, and wait for those before them, before they touch what another launch writes
-//! (`core::kir::waits`).
+//! **Order.** From sm_90 on a launch may begin before those before it have ended (programmatic dependent
+//! launch): kernels let those after them begin, and wait for those before them, before they touch what
+//! another launch writes (`core::kir::waits`).
 //!
 //! **Arithmetic** is what the table of operations says, on every target: each float operation is one `add`,
 //! `sub` or `mul` with `.rn`, which keeps subnormals and is never contracted. `tests/proof.rs` holds that

@@ -85,7 +85,8 @@ impl Target {
         Caps { mma16: from_sm80, mma32: from_sm80, load_b: false, copy_async: from_sm80, ..Caps::ALL }
     }
 
-    /// Whether a launch may begin before those before it have ended, and wait for them itself (`griddepcontrol`).
+    /// Whether a launch may begin before those before it have ended, and wait for them itself
+    /// (`griddepcontrol`).
     pub fn has_dependent_launches(self) -> bool {
         self >= Target::Sm90
     }

@@ -1,11 +1,12 @@
-//! A stand-in for NVIDIA's driver, so that what calls it is tested where there is no GPU. Compiled by `support/fake.rs` as
-//! `libcuda.so`; only the functions that are called are here.
+//! A stand-in for NVIDIA's driver, so that what calls it is tested where there is no GPU. Compiled by
+//! `support/fake.rs` as `libcuda.so`; only the functions that are called are here.
 //!
-//! Device memory is host memory. What is put into a stream is done at the latest moment the API allows, when something waits,
-//! so that memory given back or overwritten too early is seen: each address is looked up among what is allocated, and a wrong
-//! one is an illegal address, after which every call fails. Kernels are known by their names (`run`). The end of the last
-//! context with something left that was not lost, and a call after a loss when `FAKE_CUDA_STRICT` is set, end the process.
-//! `FAKE_CUDA_FAIL=name=code,...` lets functions fail.
+//! Device memory is host memory. What is put into a stream is done at the latest moment the API allows, when
+//! something waits, so that memory given back or overwritten too early is seen: each address is looked up
+//! among what is allocated, and a wrong one is an illegal address, after which every call fails. Kernels are
+//! known by their names (`run`). The end of the last context with something left that was not lost, and a
+//! call after a loss when `FAKE_CUDA_STRICT` is set, end the process. `FAKE_CUDA_FAIL=name=code,...` lets
+//! functions fail.
 
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
 
@@ -503,7 +504,8 @@ unsafe extern "C" fn cuLaunchKernel(
         if grid == 0 { 1 } else { state.put(stream, op) }
     })
 }
-/// `CUlaunchConfig`, and the one attribute of it that is known: a launch that begins before the one before it has ended.
+/// `CUlaunchConfig`, and the one attribute of it that is known: a launch that begins before the one before it
+/// has ended.
 #[repr(C)]
 struct Config {
     grid: [c_uint; 3],

@@ -6,8 +6,8 @@ use unisonic_core::kir::kernel::{Block, Stmt};
 
 use super::Emitter;
 
-/// Statements of a loop's body from which unrolling only makes the code too long for the instruction cache: left to itself,
-/// NVIDIA's compiler makes 130 KB of a tile of a matrix.
+/// Statements of a loop's body from which unrolling only makes the code too long for the instruction cache:
+/// left to itself, NVIDIA's compiler makes 130 KB of a tile of a matrix.
 const LONG_LOOP: usize = 512;
 
 fn len(block: &Block) -> usize {

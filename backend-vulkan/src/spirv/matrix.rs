@@ -71,8 +71,8 @@ impl Emitter<'_> {
         self.vector_of(inst, words.to_vec())
     }
 
-    /// A matrix B from a shared array of vectors of 16 bytes. It is the value where only products use that; else its
-    /// words are, and products find it by them.
+    /// A matrix B from a shared array of vectors of 16 bytes. It is the value where only products use that;
+    /// else its words are, and products find it by them.
     pub(super) fn load_b(&mut self, inst: &Inst) -> Word {
         let (Attr::Columns { of, stride }, Some(result)) = (inst.attr, inst.result) else {
             unreachable!("a matrix is loaded from columns")

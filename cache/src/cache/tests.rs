@@ -118,7 +118,8 @@ fn entries_are_listed_with_what_they_are() {
     });
 }
 
-/// As many processes do: each with a cache of its own over one folder that has room for half of what they make.
+/// As many processes do: each with a cache of its own over one folder that has room for half of what they
+/// make.
 #[test]
 fn many_at_once_see_whole_values_or_none() {
     with_cache(40_000, |cache| {

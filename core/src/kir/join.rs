@@ -1,8 +1,8 @@
-//! One kernel out of several that have nothing to do with each other: side by side in one launch, so that a device pays once
-//! for beginning and ending it.
+//! One kernel out of several that have nothing to do with each other: side by side in one launch, so that a
+//! device pays once for beginning and ending it.
 //!
-//! The number of a workgroup says which kernel it belongs to. All invocations of a workgroup take the same branch, so
-//! barriers and exchanges inside stay legal; what a kernel computes is what it computed alone.
+//! The number of a workgroup says which kernel it belongs to. All invocations of a workgroup take the same
+//! branch, so barriers and exchanges inside stay legal; what a kernel computes is what it computed alone.
 //!
 //! Start reading at [`join`].
 
@@ -33,15 +33,17 @@ pub struct Joined {
     pub buffers: Vec<u32>,
 }
 
-/// A kernel that does what all segments do, launched with the sum of their workgroups: those of the first segment first.
+/// A kernel that does what all segments do, launched with the sum of their workgroups: those of the first
+/// segment first.
 ///
-/// Its parameters are those of the first segment, then those of the next, and so are its objects that are not shared; but
-/// objects that are only read, and are the same buffer and of the same type, are one. Shared memory of one element type is
-/// overlaid, because a workgroup is in one segment only. As many workgroups should be resident as the most demanding segment
-/// asks for.
+/// Its parameters are those of the first segment, then those of the next, and so are its objects that are not
+/// shared; but objects that are only read, and are the same buffer and of the same type, are one. Shared
+/// memory of one element type is overlaid, because a workgroup is in one segment only. As many workgroups
+/// should be resident as the most demanding segment asks for.
 ///
 /// # Panics
-/// If there are no segments, if their workgroups differ in size, or if one has not as many buffers as objects.
+/// If there are no segments, if their workgroups differ in size, or if one has not as many buffers as
+/// objects.
 pub fn join(segments: &[Segment<'_>]) -> Joined {
     let first = segments.first().unwrap_or_else(|| panic!("nothing to join"));
     let workgroup = first.kernel.workgroup;
@@ -89,7 +91,8 @@ struct Start {
     number: usize,
     /// How many workgroups they have.
     before: u32,
-    /// Whether one of the segments says when it waits for the launches before: then those do that wait before all else.
+    /// Whether one of the segments says when it waits for the launches before: then those do that wait before
+    /// all else.
     has_wait: bool,
 }
 

@@ -8,7 +8,8 @@ use super::super::waits::early_objects;
 use super::super::{parse, verify};
 use super::*;
 
-/// `y = x*factor + number of the workgroup`, through shared memory, a loop and a parameter. One of them reads `x` early.
+/// `y = x*factor + number of the workgroup`, through shared memory, a loop and a parameter. One of them reads
+/// `x` early.
 fn scale(name: &str, elem: Scalar, len: u32, resident: Option<u32>) -> Kernel {
     kernel(name, 32, |k: &Build| {
         resident.into_iter().for_each(|workgroups| k.resident(workgroups));

@@ -1,8 +1,9 @@
 //! What a kernel does before it waits for the launches before it ([`Op::WaitLaunches`]).
 //!
-//! Devices that can begin a launch before those before it have ended (CUDA's programmatic dependent launch) win the time in
-//! which weights are on their way. What is read that early is in memory that no launch ever writes. As every launch waits
-//! before it touches anything else, none is more than one ahead of what it sees or changes.
+//! Devices that can begin a launch before those before it have ended (CUDA's programmatic dependent launch)
+//! win the time in which weights are on their way. What is read that early is in memory that no launch ever
+//! writes. As every launch waits before it touches anything else, none is more than one ahead of what it sees
+//! or changes.
 
 use super::kernel::{Attr, Block, Inst, Kernel, ObjectId, Space, Stmt};
 use super::op::Op;
@@ -30,7 +31,8 @@ pub fn early_objects(kernel: &Kernel) -> Vec<ObjectId> {
     objects
 }
 
-/// Whether an operation may come before the wait: it touches no buffer, or only reads one that the kernel only reads.
+/// Whether an operation may come before the wait: it touches no buffer, or only reads one that the kernel
+/// only reads.
 pub(super) fn is_early(kernel: &Kernel, inst: &Inst) -> bool {
     let space = |id: ObjectId| kernel.objects.get(id.index()).map(|object| object.space);
     match (inst.op, inst.attr) {
@@ -42,8 +44,8 @@ pub(super) fn is_early(kernel: &Kernel, inst: &Inst) -> bool {
     }
 }
 
-/// Goes through all operations in the order of the text, with whether a wait may have come before, by one of the branches
-/// above or the block itself.
+/// Goes through all operations in the order of the text, with whether a wait may have come before, by one of
+/// the branches above or the block itself.
 pub(super) fn walk<'k>(block: &'k Block, mut has_waited: bool, see: &mut dyn FnMut(&'k Inst, bool)) -> bool {
     for stmt in &block.stmts {
         match stmt {

@@ -26,7 +26,8 @@ pub fn exp2_pair(t: f32) -> (f32, i32) {
     (p, n)
 }
 
-/// `p * 2^n` by exponent arithmetic: `bitcast(Bits(p) + (n << 23))`; exact while the result is a normal number.
+/// `p * 2^n` by exponent arithmetic: `bitcast(Bits(p) + (n << 23))`; exact while the result is a normal
+/// number.
 #[inline]
 pub fn scale_exponent(p: f32, n: i32) -> f32 {
     f32::from_bits(p.to_bits().wrapping_add((n as u32) << 23))

@@ -1,7 +1,7 @@
 //! Filters of sampling, in integers, so that no order of summation exists (docs/numerics.md "Sampling").
 //!
-//! Each takes the logits and the ids kept by the one before it, ascending, and keeps some of them; z_max, W_max, S and
-//! N are over the ids it is given. None leaves a list empty that was not.
+//! Each takes the logits and the ids kept by the one before it, ascending, and keeps some of them; z_max,
+//! W_max, S and N are over the ids it is given. None leaves a list empty that was not.
 
 use std::cmp::Reverse;
 
@@ -121,12 +121,13 @@ pub fn distance(z: f32, z_max: f32) -> u32 {
     rne(clamp(z_max - z, 0.0, 64.0) * 32_768.0) as u32
 }
 
-/// Locally typical sampling (Meister et al., 2023): keeps the ids whose surprisal is nearest to the entropy, as many
-/// as reach a share p of the weight.
+/// Locally typical sampling (Meister et al., 2023): keeps the ids whose surprisal is nearest to the entropy,
+/// as many as reach a share p of the weight.
 ///
-/// Both are taken relative to the surprisal of the largest logit, so that the normaliser cancels: a surprisal is
-/// `D_i = `[`distance`], the entropy is `C = floor(sum W*D / S)`. Over ids with W > 0, with `A_i = |D_i - C|`: a is the
-/// least A with `sum over A_i <= a of W*2^32 >= floor(p*2^32)*S` in u128; keeps A_i <= a, all of equals.
+/// Both are taken relative to the surprisal of the largest logit, so that the normaliser cancels: a surprisal
+/// is `D_i = `[`distance`], the entropy is `C = floor(sum W*D / S)`. Over ids with W > 0, with
+/// `A_i = |D_i - C|`: a is the least A with `sum over A_i <= a of W*2^32 >= floor(p*2^32)*S` in u128; keeps
+/// A_i <= a, all of equals.
 pub fn typical(z: &[f32], kept: &mut Vec<u32>, p: Fraction) {
     let Some(z_max) = largest(z, kept) else { return };
     let weight = |id: u32| u128::from(integer_weight(z[id as usize], z_max));
@@ -153,8 +154,9 @@ pub fn min_p(z: &[f32], kept: &mut Vec<u32>, m: Fraction) {
     kept.retain(|&id| u128::from(integer_weight(z[id as usize], z_max)) << 32 >= wanted);
 }
 
-/// Keeps ids whose logit is within n standard deviations of the largest, in integers: `Z = `[`sigma_grid`]`(z)`, keep iff
-/// `(Zmax - Z)^2*N^2*2^20 <= floor(n^2*2^20)*(N*sum Z^2 - (sum Z)^2)` in i128 ([`Sigmas::keep`]).
+/// Keeps ids whose logit is within n standard deviations of the largest, in integers:
+/// `Z = `[`sigma_grid`]`(z)`, keep iff `(Zmax - Z)^2*N^2*2^20 <= floor(n^2*2^20)*(N*sum Z^2 - (sum Z)^2)` in
+/// i128 ([`Sigmas::keep`]).
 pub fn top_n_sigma(z: &[f32], kept: &mut Vec<u32>, n: Sigmas) {
     let integer = |id: u32| sigma_grid(z[id as usize]);
     let Some(largest) = kept.iter().map(|&id| integer(id)).max() else { return };

@@ -27,7 +27,8 @@ pub fn rne(v: f32) -> i32 {
 /// 1.5 * 2^23: adding it rounds to an integer.
 pub const ROUNDER: f32 = 12_582_912.0;
 
-/// The largest |x|, found on bit patterns: `max of Bits(x) & 0x7FFFFFFF`, read back as a float. +0 for no element.
+/// The largest |x|, found on bit patterns: `max of Bits(x) & 0x7FFFFFFF`, read back as a float. +0 for no
+/// element.
 pub fn amax(values: &[f32]) -> f32 {
     f32::from_bits(values.iter().fold(0, |largest, &x| largest.max(abs_bits(x))))
 }
@@ -64,7 +65,8 @@ pub fn join_planes(high: i32, low: i32) -> f32 {
     i2f(high) * 128.0 + i2f(low)
 }
 
-/// Halving tree over N lanes, N a power of two: for h = N/2, ..., 2, 1: `L_i = L_i + L_{i+h}`, i < h. The result is L_0.
+/// Halving tree over N lanes, N a power of two: for h = N/2, ..., 2, 1: `L_i = L_i + L_{i+h}`, i < h. The
+/// result is L_0.
 pub fn tree<const N: usize>(mut lanes: [f32; N]) -> f32 {
     let mut half = N / 2;
     while half > 0 {
@@ -76,7 +78,8 @@ pub fn tree<const N: usize>(mut lanes: [f32; N]) -> f32 {
     lanes[0]
 }
 
-/// The sum of a row: 256 lanes start at +0, element j is added to lane j mod 256 in ascending order, then [`tree`].
+/// The sum of a row: 256 lanes start at +0, element j is added to lane j mod 256 in ascending order, then
+/// [`tree`].
 pub fn tree256(values: impl IntoIterator<Item = f32>) -> f32 {
     let mut lanes = [0.0; 256];
     for (j, value) in values.into_iter().enumerate() {
@@ -85,7 +88,8 @@ pub fn tree256(values: impl IntoIterator<Item = f32>) -> f32 {
     tree(lanes)
 }
 
-/// `f32(1/x)`: the reciprocal rounded once. For constants of a plan (lengths, soft caps), never on the way of a token.
+/// `f32(1/x)`: the reciprocal rounded once. For constants of a plan (lengths, soft caps), never on the way of
+/// a token.
 pub fn reciprocal_constant(x: f32) -> f32 {
     1.0 / x
 }

@@ -2,17 +2,19 @@
 //!
 //! # Ground rules
 //!
-//! - Every `+ - *` on floats is one IEEE binary32 operation, rounded to nearest even: never fused, never reordered.
-//!   There is no fma, division, square root, float minimum or maximum, and no library function.
-//! - Long sums are sums of integers. Every one fits i32 by a stated bound, so any order, tiling or matrix unit gives
-//!   the same value.
-//! - The few float sums have one fixed order per output element: [`float::tree256`], or a chain that the text names.
+//! - Every `+ - *` on floats is one IEEE binary32 operation, rounded to nearest even: never fused, never
+//!   reordered. There is no fma, division, square root, float minimum or maximum, and no library function.
+//! - Long sums are sums of integers. Every one fits i32 by a stated bound, so any order, tiling or matrix
+//!   unit gives the same value.
+//! - The few float sums have one fixed order per output element: [`float::tree256`], or a chain that the text
+//!   names.
 //! - Floats are compared as integers: by pattern ([`float::abs_bits`]) or by [`float::ord`].
 //! - A row never depends on its neighbours. Quantisers answer whether their row kept the range contract
 //!   ([`range`]); a row that did not has no meaning, and nothing else is touched by it.
 //! - Values so small that hardware might flush them to zero are made zero first ([`float::snap`]).
 //!
-//! `docs/numerics.md` is the normative text. It names for every formula the function here and the test that holds it.
+//! `docs/numerics.md` is the normative text. It names for every formula the function here and the test that
+//! holds it.
 //!
 //! # Where to start
 //!

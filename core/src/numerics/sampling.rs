@@ -1,8 +1,9 @@
 //! Choosing a token (docs/numerics.md "Sampling").
 //!
-//! Parts of [`super::sampling_chain`]: [`super::penalties`], logit bias, masks, [`super::filters`], temperature, [`draw`].
-//! Filters work on the list of ids that are still kept, ascending; a mask is an id that
-//! is not on it. Everything is a pure function of the logits, so a device may do it too if it gives the same.
+//! Parts of [`super::sampling_chain`]: [`super::penalties`], logit bias, masks, [`super::filters`],
+//! temperature, [`draw`]. Filters work on the list of ids that are still kept, ascending; a mask is an id
+//! that is not on it. Everything is a pure function of the logits, so a device may do it too if it gives the
+//! same.
 
 use super::elementary::{log, log1m};
 use super::float::{i2f, ord, pow2};
@@ -64,8 +65,8 @@ pub struct DrawKey {
     pub purpose: u32,
 }
 
-/// Draws one of the kept ids: argmax of `(z_i*f32(1/T)) + g_i` (two rounded operations), the lower id of equals.
-/// None where nothing is kept.
+/// Draws one of the kept ids: argmax of `(z_i*f32(1/T)) + g_i` (two rounded operations), the lower id of
+/// equals. None where nothing is kept.
 pub fn draw(z: &[f32], kept: &[u32], temperature: Temperature, key: DrawKey) -> Option<u32> {
     match temperature {
         Temperature::Greedy => greedy(z, kept),

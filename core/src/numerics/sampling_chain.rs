@@ -55,10 +55,11 @@ pub struct SamplingChain {
 pub const MAX_COUNT: u32 = 1 << 24;
 
 impl SamplingChain {
-    /// The token that follows `before`, all tokens of the sequence so far: its length is the position of the draw.
+    /// The token that follows `before`, all tokens of the sequence so far: its length is the position of the
+    /// draw.
     ///
-    /// Logits are finite, or -inf, which is a mask (the range contract promises the first). `allowed` is the grammar's mask.
-    /// None where every token is masked.
+    /// Logits are finite, or -inf, which is a mask (the range contract promises the first). `allowed` is the
+    /// grammar's mask. None where every token is masked.
     ///
     /// Order: penalties, logit bias, masks, top-n-sigma, top-k, typical, top-p, min-p, temperature, draw.
     pub fn choose(&self, logits: &[f32], before: &[u32], allowed: &dyn Fn(u32) -> bool) -> Option<u32> {

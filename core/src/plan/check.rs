@@ -1,7 +1,7 @@
 //! What devices rely on: every step's operands have the kinds, widths and rows that its operation needs.
 //!
-//! A plan is plain data, so it can be wrong; a device that writes memory by its numbers must not believe it. Every
-//! device calls [`Plan::check`] when it loads a plan.
+//! A plan is plain data, so it can be wrong; a device that writes memory by its numbers must not believe it.
+//! Every device calls [`Plan::check`] when it loads a plan.
 
 use super::{
     BufferId, BufferKind, Encoding, HeadNorm, KvLayerId, Op, Plan, RopeTableId, Rows, Weight, WeightId,

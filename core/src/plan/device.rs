@@ -22,8 +22,9 @@ pub trait Device: Send {
     /// What this device is.
     fn info(&self) -> DeviceInfo;
 
-    /// Loads the weights of a plan and prepares to run it; calls `progress` as it goes on, from any thread, never two at
-    /// a time. Later runs allocate no device memory: caches and buffers are as large as `limits` says from the start.
+    /// Loads the weights of a plan and prepares to run it; calls `progress` as it goes on, from any thread,
+    /// never two at a time. Later runs allocate no device memory: caches and buffers are as large as `limits`
+    /// says from the start.
     fn load(
         &self,
         plan: Arc<Plan>,
@@ -41,40 +42,43 @@ pub trait Program: Send {
     /// What runs it. A device may run a plan in another way than its first choice, and says so here.
     fn device(&self) -> &DeviceInfo;
 
-    /// Runs the rows of a batch. Returns the first broken range contract of each row that has one: such a row has no
-    /// meaning and must not be used; the others are untouched by it.
+    /// Runs the rows of a batch. Returns the first broken range contract of each row that has one: such a row
+    /// has no meaning and must not be used; the others are untouched by it.
     fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError>;
 
-    /// Logits of output row `output` (index into [`Batch::outputs`]) of the last run: `plan.vocab_len` values.
+    /// Logits of output row `output` (index into [`Batch::outputs`]) of the last run: `plan.vocab_len`
+    /// values.
     ///
     /// # Panics
     /// If the last run had no such output row: a bug of the caller.
     fn logits(&self, output: usize) -> &[f32];
 
-    /// Copies KV page `from` to page `to`, in all layers; false if this program cannot, and then nothing has changed.
-    /// Both are below [`Limits::kv_pages`]. It saves running at most 63 tokens again where a sequence leaves another
-    /// in the middle of a page.
+    /// Copies KV page `from` to page `to`, in all layers; false if this program cannot, and then nothing has
+    /// changed. Both are below [`Limits::kv_pages`]. It saves running at most 63 tokens again where a
+    /// sequence leaves another in the middle of a page.
     fn copy_page(&mut self, from: u32, to: u32) -> Result<bool, DeviceError> {
         let _ = (from, to);
         Ok(false)
     }
 
-    /// Appends the content of KV page `page` to `to`, in the layout of [`KvLayer`](super::KvLayer); false if this program
-    /// cannot, and then nothing was appended. Of slots that no row has written the content has no meaning.
+    /// Appends the content of KV page `page` to `to`, in the layout of [`KvLayer`](super::KvLayer); false if
+    /// this program cannot, and then nothing was appended. Of slots that no row has written the content has
+    /// no meaning.
     fn read_page(&mut self, page: u32, to: &mut Vec<u8>) -> Result<bool, DeviceError> {
         let _ = (page, to);
         Ok(false)
     }
 
-    /// Replaces the content of KV page `page` by `from`, which a program of the same plan and profile has read, on whatever
-    /// device; false if this program cannot, or the length is not that of its pages, and then nothing has changed.
+    /// Replaces the content of KV page `page` by `from`, which a program of the same plan and profile has
+    /// read, on whatever device; false if this program cannot, or the length is not that of its pages, and
+    /// then nothing has changed.
     fn write_page(&mut self, page: u32, from: &[u8]) -> Result<bool, DeviceError> {
         let _ = (page, from);
         Ok(false)
     }
 
-    /// Runs a batch some times as [`Program::run`] does, and times each launch with the device's clock. There are no logits
-    /// afterwards.
+    /// Runs a batch some times as [`Program::run`] does, and times each launch with the device's clock. There
+    /// are no logits afterwards.
     ///
     /// # Errors
     /// Those of a run; [`DeviceError::NoClock`] if launches cannot be timed.
@@ -154,7 +158,8 @@ pub enum DeviceError {
         needed_bytes: u64,
         /// What there is.
         free_bytes: u64,
-        /// The longest context that would fit, in tokens of all sequences together; none if not even one page would.
+        /// The longest context that would fit, in tokens of all sequences together; none if not even one page
+        /// would.
         fitting_tokens: Option<u64>,
     },
     /// The device has no kernels for the plan.

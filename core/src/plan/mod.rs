@@ -1,9 +1,10 @@
 //! The work of a model as plain data, and the trait of what executes it.
 //!
-//! A [`Plan`] lists weights, activation buffers, RoPE tables, KV layers and [`Step`]s. The planner makes it once a
-//! model; a [`Device`] loads it with the weights and then runs [`Batch`]es of rows, each row one token of one
-//! sequence at one position. A plan holds no handle, pointer or device property: same model, same plan, and it means
-//! the same on every device, because each step is defined by functions of [`crate::numerics`].
+//! A [`Plan`] lists weights, activation buffers, RoPE tables, KV layers and [`Step`]s. The planner makes it
+//! once a model; a [`Device`] loads it with the weights and then runs [`Batch`]es of rows, each row one token
+//! of one sequence at one position. A plan holds no handle, pointer or device property: same model, same
+//! plan, and it means the same on every device, because each step is defined by functions of
+//! [`crate::numerics`].
 //!
 //! Start reading at [`Op`]: its variants are all that a device has to know.
 
@@ -124,8 +125,8 @@ pub enum BufferKind {
         /// Values a row.
         width: u32,
     },
-    /// A quantised activation (A16, docs/numerics.md "Activations"): two int8 planes of `width` values and one f32
-    /// scale for each superblock of 256.
+    /// A quantised activation (A16, docs/numerics.md "Activations"): two int8 planes of `width` values and
+    /// one f32 scale for each superblock of 256.
     A16 {
         /// Values a row, before padding to a multiple of 32.
         width: u32,
@@ -150,9 +151,9 @@ pub struct Buffer {
 
 /// A KV cache of one layer. Keys are stored as K16, values as V8 (docs/numerics.md "KV cache and attention").
 ///
-/// Devices keep it as suits them. Outside of them the bytes of a page are, for each layer, and for each head in it: the high
-/// plane of 64 keys (i8, `[64][head_len]`), the low plane, the scales (64 f32, little-endian), and 64 values (i8,
-/// `[64][head_len]`) with theirs.
+/// Devices keep it as suits them. Outside of them the bytes of a page are, for each layer, and for each head
+/// in it: the high plane of 64 keys (i8, `[64][head_len]`), the low plane, the scales (64 f32,
+/// little-endian), and 64 values (i8, `[64][head_len]`) with theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvLayer {
     /// Number of key/value heads.

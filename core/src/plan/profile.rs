@@ -5,10 +5,11 @@
 pub struct RunProfile {
     /// In the order in which they run.
     pub launches: Vec<LaunchProfile>,
-    /// Nanoseconds from the first launch to the end of the last, with no stamp between them: one a repetition.
+    /// Nanoseconds from the first launch to the end of the last, with no stamp between them: one a
+    /// repetition.
     pub whole_ns: Vec<u64>,
-    /// Nanoseconds between two stamps without a launch between them, one a repetition: so much of the time of each launch
-    /// is the stamp's.
+    /// Nanoseconds between two stamps without a launch between them, one a repetition: so much of the time of
+    /// each launch is the stamp's.
     pub empty_ns: Vec<u64>,
 }
 
@@ -21,8 +22,8 @@ pub struct LaunchProfile {
     pub step: u32,
     /// How many workgroups it had.
     pub workgroups: u32,
-    /// Bytes that it has to move: each operand once, of tables and caches only the rows that the batch looks at. States
-    /// that the parts of an attention hand over are not counted.
+    /// Bytes that it has to move: each operand once, of tables and caches only the rows that the batch looks
+    /// at. States that the parts of an attention hand over are not counted.
     pub bytes: u64,
     /// Multiplications of linear layers.
     pub macs: u64,

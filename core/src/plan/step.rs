@@ -29,8 +29,8 @@ pub enum Activation {
     Gelu,
 }
 
-/// What a step does. Row counts follow from the buffers; every operation treats each row by itself, so a row's bits
-/// never depend on its neighbours.
+/// What a step does. Row counts follow from the buffers; every operation treats each row by itself, so a
+/// row's bits never depend on its neighbours.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// `out = row token of table`, times `scale` if any (numerics::embedding).
@@ -79,7 +79,8 @@ pub enum Op {
         /// Whether this is the model's head, whose output obeys the range contract.
         head: bool,
     },
-    /// RMSNorm of each head (numerics::rms_norm): `PrepareQuery.norm` and `WriteKv.norm` as a step of its own.
+    /// RMSNorm of each head (numerics::rms_norm): `PrepareQuery.norm` and `WriteKv.norm` as a step of its
+    /// own.
     HeadNorm {
         /// F32, heads side by side.
         x: BufferId,
@@ -130,8 +131,8 @@ pub enum Op {
         q: BufferId,
         /// Which cache.
         layer: KvLayerId,
-        /// Scale of the scores before softmax as it enters the arithmetic: `f32(scale * log2(e))`, or `f32(scale)` with
-        /// a soft cap.
+        /// Scale of the scores before softmax as it enters the arithmetic: `f32(scale * log2(e))`, or
+        /// `f32(scale)` with a soft cap.
         kappa: f32,
         /// Sliding window: key j is visible to query i iff `i - j < window`.
         window: Option<u32>,

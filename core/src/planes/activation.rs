@@ -1,8 +1,9 @@
 //! A16 rows on a GPU: the layout that quantising kernels write and linear layers read.
 //!
-//! Up to five regions ([`Region`]), each an object of its own, all in units of *(tile of 4 rows, superblock s of 256
-//! elements)*, units in order `[tile][s]`; only the first is as large as the row. Planes and scales are always there, of the
-//! others those that the weights need which read the rows ([`Regions`](super::region::Regions)):
+//! Up to five regions ([`Region`]), each an object of its own, all in units of *(tile of 4 rows, superblock s
+//! of 256 elements)*, units in order `[tile][s]`; only the first is as large as the row. Planes and scales
+//! are always there, of the others those that the weights need which read the rows
+//! ([`Regions`](super::region::Regions)):
 //!
 //! | region | element | unit | what |
 //! |---|---|---|---|
@@ -11,17 +12,18 @@
 //! | digits8, digits16 | i8x4 | `[column n][t 0..3][2]` | the sums of X over sub-blocks, for weights with integer minima |
 //! | sums | f32 | `[row of the tile][b 0..7]` | the sums of X over blocks of 32, for weights with f16 minima |
 //!
-//! **Columns.** Row r is row `r mod 4` of tile `r / 4`; columns `n = 2*(r mod 4)` and `n + 1` are its planes h and l (in
-//! digits: u and v). One row has 2 columns a unit, two rows 4, more rows 8 ([`ActivationLayout::columns`]). What lies in
-//! columns of rows that do not exist is never looked at and need not be written.
+//! **Columns.** Row r is row `r mod 4` of tile `r / 4`; columns `n = 2*(r mod 4)` and `n + 1` are its planes
+//! h and l (in digits: u and v). One row has 2 columns a unit, two rows 4, more rows 8
+//! ([`ActivationLayout::columns`]). What lies in columns of rows that do not exist is never looked at and
+//! need not be written.
 //!
-//! **Planes.** Chunk c holds sub-blocks b = 2c and 2c + 1 of 32 elements. The four words for invocation `4n + t` are
-//! elements `4t..4t+3` and `16+4t..16+4t+3` of sub-block 2c, then the same of 2c + 1. So four elements `4i..4i+3` of a row are
-//! one word: [`ActivationLayout::word_index`]. The last superblock of a row is as long as the others: every word past the
-//! row, to a multiple of 256, is written as zero.
+//! **Planes.** Chunk c holds sub-blocks b = 2c and 2c + 1 of 32 elements. The four words for invocation
+//! `4n + t` are elements `4t..4t+3` and `16+4t..16+4t+3` of sub-block 2c, then the same of 2c + 1. So four
+//! elements `4i..4i+3` of a row are one word: [`ActivationLayout::word_index`]. The last superblock of a row
+//! is as long as the others: every word past the row, to a multiple of 256, is written as zero.
 //!
-//! **Digits.** [`digits`](super::digits) says what they are: 32 bytes k for u and for v. Byte k is byte `k mod 4` of the word
-//! with `t = (k mod 16) / 4` and number `k / 16`: [`ActivationLayout::digit_index`].
+//! **Digits.** [`digits`](super::digits) says what they are: 32 bytes k for u and for v. Byte k is byte
+//! `k mod 4` of the word with `t = (k mod 16) / 4` and number `k / 16`: [`ActivationLayout::digit_index`].
 //!
 //! **Sums.** bs_b as f32, which is exact: |bs| < 2^19.
 
@@ -127,8 +129,8 @@ impl ActivationLayout {
         self.unit(row, s) * self.tile_rows() + row % TILE_ROWS as u32
     }
 
-    /// The word of digits of either kind that holds bytes `4i..4i+3` (i 0..7) of u (part 0) or v (part 1) of superblock `s` of
-    /// a row: `16*tile_rows*unit + n*8 + 2*(i%4) + i/4`.
+    /// The word of digits of either kind that holds bytes `4i..4i+3` (i 0..7) of u (part 0) or v (part 1) of
+    /// superblock `s` of a row: `16*tile_rows*unit + n*8 + 2*(i%4) + i/4`.
     pub fn digit_index(self, row: u32, s: u32, part: u32, i: u32) -> u32 {
         let column = 2 * (row % TILE_ROWS as u32) + part;
         self.unit(row, s) * self.columns() * 8 + column * 8 + 2 * (i % 4) + i / 4
@@ -140,8 +142,8 @@ impl ActivationLayout {
     }
 }
 
-/// A region of rows whose number and width are those of the layout, as words: what a host compares with what a device made.
-/// What belongs to no row is zero.
+/// A region of rows whose number and width are those of the layout, as words: what a host compares with what
+/// a device made. What belongs to no row is zero.
 pub fn pack(layout: ActivationLayout, region: Region, rows: &[A16Row<'_>]) -> Vec<u32> {
     let mut words = vec![0; layout.len(region) as usize];
     for (row, x) in (0..).zip(rows) {

@@ -1,8 +1,10 @@
-//! Digits: the sums of an activation over sub-blocks as bytes, which a matrix instruction multiplies with integer minima.
+//! Digits: the sums of an activation over sub-blocks as bytes, which a matrix instruction multiplies with
+//! integer minima.
 //!
 //! A format with integer minima subtracts `dmin * sum over j of m_j*bs_j`, bs_j the sum of X over sub-block j
-//! (docs/numerics.md, linear layers), and a sum is no byte. So `bs = u + 1024*v`, `u = ((bs + 512) & 1023) - 512`, and u
-//! and v each are a weighted sum of digits, which are bytes ([`Digits::weights`]):
+//! (docs/numerics.md, linear layers), and a sum is no byte. So `bs = u + 1024*v`,
+//! `u = ((bs + 512) & 1023) - 512`, and u and v each are a weighted sum of digits, which are bytes
+//! ([`Digits::weights`]):
 //!
 //! | digits | formats | sub-blocks | minima | u and v | digits of x |
 //! |---|---|---|---|---|---|
@@ -96,7 +98,8 @@ mod tests {
         }
     }
 
-    /// A format has digits exactly where the reference subtracts minima of sub-blocks; those of blocks are sums.
+    /// A format has digits exactly where the reference subtracts minima of sub-blocks; those of blocks are
+    /// sums.
     #[test]
     fn formats_with_integer_minima_have_digits() {
         for format in BlockFormat::ALL {

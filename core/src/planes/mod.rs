@@ -1,12 +1,14 @@
-//! How a GPU holds the operands of a linear layer: planes of words in the order in which matrix instructions take them.
+//! How a GPU holds the operands of a linear layer: planes of words in the order in which matrix instructions
+//! take them.
 //!
-//! [`activation`] has the layout of an A16 buffer, [`region`] which parts of it a weight format reads, [`digits`] one of them;
-//! [`weight`] has the layout of a matrix, [`pack`] makes it from rows of a file.
+//! [`activation`] has the layout of an A16 buffer, [`region`] which parts of it a weight format reads,
+//! [`digits`] one of them; [`weight`] has the layout of a matrix, [`pack`] makes it from rows of a file.
 //!
-//! **Fragments.** A matrix instruction works on a cluster of 32 invocations; invocation `4g + t` (g 0..7, t 0..3) holds, of
-//! a product of 16 weight rows, 8 columns and 32 elements k, four words of weights, *registers* p: p0 is row g and elements
-//! `4t..4t+3`, p1 row g + 8 and the same elements, p2 row g and elements `16+4t..`, p3 row g + 8 and those; and two words of
-//! activations, column g: elements `4t..` and `16+4t..`. The first element of four lies in the low bits.
+//! **Fragments.** A matrix instruction works on a cluster of 32 invocations; invocation `4g + t` (g 0..7, t
+//! 0..3) holds, of a product of 16 weight rows, 8 columns and 32 elements k, four words of weights,
+//! *registers* p: p0 is row g and elements `4t..4t+3`, p1 row g + 8 and the same elements, p2 row g and
+//! elements `16+4t..`, p3 row g + 8 and those; and two words of activations, column g: elements `4t..` and
+//! `16+4t..`. The first element of four lies in the low bits.
 //!
 //! Start reading at [`activation::ActivationLayout`].
 

@@ -1,15 +1,15 @@
 //! Weight matrices on a GPU: which planes a format has, and where everything lies in its one buffer.
 //!
-//! Rows come in *groups* of 16, the last one filled up with zeros; a group is contiguous, so a loader packs and copies group
-//! by group, and a workgroup reads one run. Inside a group come the [`Plane`]s of the format one after the other, inside a
-//! plane the superblocks of 256 elements ascending:
+//! Rows come in *groups* of 16, the last one filled up with zeros; a group is contiguous, so a loader packs
+//! and copies group by group, and a workgroup reads one run. Inside a group come the [`Plane`]s of the format
+//! one after the other, inside a plane the superblocks of 256 elements ascending:
 //!
 //! `word = group*group_len + plane_offset + s*unit_len + (place in the unit)`
 //!
-//! Rows that are no whole superblocks end with a short one. Planes of integers hold only what exists (nibbles in chunks of
-//! 64 elements, bytes in blocks of 32), so whoever reads a superblock of 256 keeps its reads below [`WeightLayout::plane_len`]:
-//! what it reads twice is multiplied by activations that are zero. Planes of scales and of single bits have a whole unit,
-//! with zeros.
+//! Rows that are no whole superblocks end with a short one. Planes of integers hold only what exists (nibbles
+//! in chunks of 64 elements, bytes in blocks of 32), so whoever reads a superblock of 256 keeps its reads
+//! below [`WeightLayout::plane_len`]: what it reads twice is multiplied by activations that are zero. Planes
+//! of scales and of single bits have a whole unit, with zeros.
 
 use super::LayoutError;
 use crate::format::blocks::{BlockFormat, IQ4_LEVELS, MXFP4_LEVELS};
@@ -28,22 +28,24 @@ pub enum WeightFormat {
     W16,
 }
 
-/// A run of words in the unit of 16 rows and 256 elements. "Lane" is invocation `4g + t` of a cluster, p its registers
-/// ([`super`]); b is a block of 32 elements.
+/// A run of words in the unit of 16 rows and 256 elements. "Lane" is invocation `4g + t` of a cluster, p its
+/// registers ([`super`]); b is a block of 32 elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Plane {
     /// `[b][lane][p]`: the four integers of a register, signed bytes. For W16, wh.
     Bytes,
     /// The same for wl of W16.
     LowBytes,
-    /// `[b/2][lane][2*(b%2) + p%2]`: byte j holds element j of registers p (low half, p 0 or 1) and p + 2 (high half).
+    /// `[b/2][lane][2*(b%2) + p%2]`: byte j holds element j of registers p (low half, p 0 or 1) and p + 2
+    /// (high half).
     Nibbles,
     /// `[b/4][lane][b%4]`: bits 2p and 2p + 1 of byte j belong to element j of register p.
     Pairs,
     /// `[lane][b/2]`: bit p + 4*(b%2) of byte j belongs to element j of register p.
     Bits,
-    /// `[row][4]`, four words: Q4_K and Q5_K have the 12 bytes of scales and minima as the file packs them, then d and
-    /// dmin as f16; Q2_K its 16 bytes of scale (low half) and minimum; Q3_K and Q6_K 16 signed scales.
+    /// `[row][4]`, four words: Q4_K and Q5_K have the 12 bytes of scales and minima as the file packs them,
+    /// then d and dmin as f16; Q2_K its 16 bytes of scale (low half) and minimum; Q3_K and Q6_K 16 signed
+    /// scales.
     SubScales,
     /// A word each: for Q2_K `[row]`, d and dmin as f16; else `[g]`, d of rows g and g + 8.
     Halves,

@@ -3,8 +3,8 @@
 use super::suffixes::Suffixes;
 use super::{Confidence, Drafter};
 
-/// Guesses that what follows the longest recurring end of the sequence is what followed it before. Good where text is
-/// copied and edited: code, summaries, lists.
+/// Guesses that what follows the longest recurring end of the sequence is what followed it before. Good where
+/// text is copied and edited: code, summaries, lists.
 #[derive(Debug)]
 pub struct NgramDrafter {
     suffixes: Suffixes,
@@ -32,7 +32,8 @@ impl Drafter for NgramDrafter {
 
     fn draft(&mut self, tokens: &[u32], width: usize, draft: &mut Vec<u32>) {
         let Some(found) = self.suffixes.recurrence() else { return };
-        // Where the earlier occurrence runs into the guess itself, the sequence repeats, and so does the guess.
+        // Where the earlier occurrence runs into the guess itself, the sequence repeats, and so does the
+        // guess.
         let first = draft.len();
         for at in found.end..found.end + width {
             let token = tokens.get(at).copied().unwrap_or_else(|| draft[first + at - tokens.len()]);

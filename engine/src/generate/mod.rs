@@ -66,8 +66,9 @@ pub struct Completion {
 
 /// Appends `prompt` to the session and continues it.
 ///
-/// `is_stop` tells end-of-generation tokens; `on_token` sees each token as it is chosen, together with the logits it
-/// was chosen from, and may stop the generation. In the end the session holds all tokens but the last.
+/// `is_stop` tells end-of-generation tokens; `on_token` sees each token as it is chosen, together with the
+/// logits it was chosen from, and may stop the generation. In the end the session holds all tokens but the
+/// last.
 pub fn generate(
     engine: &mut Engine,
     session: &mut Session,

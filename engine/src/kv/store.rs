@@ -1,18 +1,19 @@
 //! Pages on disk, for processes to come: `--kv-dir`.
 //!
-//! An entry of a [`Cache`] is one full page: its 64 tokens (u32, little-endian), and the page in the layout of
-//! [`KvLayer`](unisonic_core::plan::KvLayer). Its key is a digest of all that keys and values depend on:
+//! An entry of a [`Cache`] is one full page: its 64 tokens (u32, little-endian), and the page in the layout
+//! of [`KvLayer`](unisonic_core::plan::KvLayer). Its key is a digest of all that keys and values depend on:
 //!
 //! ```text
 //! root    = SHA-256(fields: "unisonic kv page 1", weights, profile, adapter, salt)     (`Digest::of_fields`)
 //! page[i] = SHA-256(fields: "unisonic kv page 1", page[i-1] or root, 64 tokens)
 //! ```
 //!
-//! so that the whole chain of tokens is in it. The cache compares digests, the store the tokens. What does not fit, or cannot be read
-//! or written, counts as not there: the store makes things faster or does nothing.
+//! so that the whole chain of tokens is in it. The cache compares digests, the store the tokens. What does
+//! not fit, or cannot be read or written, counts as not there: the store makes things faster or does nothing.
 //!
-//! A thread writes behind the work, which never waits for the disk. Any number of processes share a folder. When it has
-//! grown above its bound, the pages that were used longest ago go, those before what builds on them last.
+//! A thread writes behind the work, which never waits for the disk. Any number of processes share a folder.
+//! When it has grown above its bound, the pages that were used longest ago go, those before what builds on
+//! them last.
 
 mod writer;
 

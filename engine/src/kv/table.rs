@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::tree::{NodeId, Parent, SLOTS};
 use super::{CacheKey, KvCache};
 
-/// Pages of one sequence, by position. The first of them may be in the prefix tree, where others read them: a page in
-/// the tree is never written again.
+/// Pages of one sequence, by position. The first of them may be in the prefix tree, where others read them: a
+/// page in the tree is never written again.
 #[derive(Debug)]
 pub(crate) struct PageTable {
     cache: Arc<Mutex<KvCache>>,
@@ -17,7 +17,8 @@ pub(crate) struct PageTable {
     published: Vec<NodeId>,
 }
 
-/// A page to be copied before the common slots of another can be written on. Both are held until [`PageTable::end_copy`].
+/// A page to be copied before the common slots of another can be written on. Both are held until
+/// [`PageTable::end_copy`].
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct PageCopy {
@@ -60,8 +61,8 @@ impl PageTable {
         &self.pages
     }
 
-    /// Fills an empty table with what the tree has of a sequence that begins with `tokens`; the number of tokens in it,
-    /// and what a page after them has that could be copied.
+    /// Fills an empty table with what the tree has of a sequence that begins with `tokens`; the number of
+    /// tokens in it, and what a page after them has that could be copied.
     pub(crate) fn attach(&mut self, tokens: &[u32]) -> (usize, Option<CommonSlots>) {
         debug_assert!(self.pages.is_empty());
         let Some(key) = &self.key else { return (0, None) };
@@ -80,7 +81,8 @@ impl PageTable {
         }
     }
 
-    /// What to do before a sequence of `len` tokens can go on: the last of its pages, partly used, is in the tree.
+    /// What to do before a sequence of `len` tokens can go on: the last of its pages, partly used, is in the
+    /// tree.
     pub(crate) fn shared_slots(&self, len: usize) -> Option<CommonSlots> {
         let node = *self.published.get(len / SLOTS)?;
         (!len.is_multiple_of(SLOTS)).then_some(CommonSlots { node, len: len % SLOTS })

@@ -1,5 +1,6 @@
-//! The filters of docs/numerics.md "Sampling", as thresholds. Each keeps what the function of the same name in
-//! `core::numerics::filters` keeps; where a threshold here is only a bound, the exact rule decides behind it.
+//! The filters of docs/numerics.md "Sampling", as thresholds. Each keeps what the function of the same name
+//! in `core::numerics::filters` keeps; where a threshold here is only a bound, the exact rule decides behind
+//! it.
 
 use unisonic_core::numerics::elementary::log;
 use unisonic_core::numerics::filters::{Fraction, Sigmas};
@@ -91,9 +92,9 @@ pub fn min_p(kept: &mut Kept, m: Fraction) {
     kept.retain(low, |_, z| ord(z) > sure || integer_weight(z, z_max) >= weight);
 }
 
-/// Where `sum of weights * 2^32` reaches `wanted` in an order by how far the [`distance`] of an id is from `centre`, nearest
-/// first; within one such deviation by `key`, larger first, then by index. At least one id. A larger deviation never has
-/// a larger key.
+/// Where `sum of weights * 2^32` reaches `wanted` in an order by how far the [`distance`] of an id is from
+/// `centre`, nearest first; within one such deviation by `key`, larger first, then by index. At least one id.
+/// A larger deviation never has a larger key.
 fn end_of_share(
     kept: &mut Kept,
     z_max: f32,

@@ -1,8 +1,9 @@
 //! The ids that filters have kept so far: first the whole vocabulary, then a list.
 //!
-//! All filters but typical keep a front part of one order, so a filter finds a threshold and then collects what reaches
-//! it. In the vocabulary that means looking at the few blocks whose maximum does, and in those at the few logits that do. A
-//! front part that is most of the vocabulary is not collected at all ([`Kept::cut`]).
+//! All filters but typical keep a front part of one order, so a filter finds a threshold and then collects
+//! what reaches it. In the vocabulary that means looking at the few blocks whose maximum does, and in those
+//! at the few logits that do. A front part that is most of the vocabulary is not collected at all
+//! ([`Kept::cut`]).
 
 use unisonic_core::numerics::float::ord;
 
@@ -44,7 +45,8 @@ impl<'a> Kept<'a> {
         Self { vocabulary, scratch, is_list: false, floor: MASKED + 1, cut: None }
     }
 
-    /// Logits by index; -inf is no one. The order of indices is that of ids. After a [`cut`](Self::cut) there are others too.
+    /// Logits by index; -inf is no one. The order of indices is that of ids. After a [`cut`](Self::cut) there
+    /// are others too.
     pub fn logits(&self) -> &[f32] {
         if self.is_list { &self.scratch.z } else { self.vocabulary }
     }
@@ -54,7 +56,8 @@ impl<'a> Kept<'a> {
         self.is_list.then_some(&self.scratch.ids)
     }
 
-    /// Not more than the first k will be kept in the end, so that filters before top-k need not collect others.
+    /// Not more than the first k will be kept in the end, so that filters before top-k need not collect
+    /// others.
     pub fn at_most(&mut self, k: u32) {
         self.floor = self.floor.max(bound_of_rank(&self.scratch.maxima, k as usize));
     }
@@ -138,8 +141,8 @@ impl<'a> Kept<'a> {
         if self.is_list { self.scratch.z.len() < LONG_LIST } else { reaching() * 4 < maxima.len() }
     }
 
-    /// Makes an entry of each id with `ord(z) >= low` and a weight above 0, by ascending index, where `key(z)` gives one. Of a
-    /// block of logits only those are looked at that `those` has a bit for.
+    /// Makes an entry of each id with `ord(z) >= low` and a weight above 0, by ascending index, where
+    /// `key(z)` gives one. Of a block of logits only those are looked at that `those` has a bit for.
     pub fn weigh(
         &mut self,
         low: i32,

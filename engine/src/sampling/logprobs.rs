@@ -1,4 +1,5 @@
-//! Log-probabilities of the model: of its logits as they are, before penalties, biases, filters and temperature.
+//! Log-probabilities of the model: of its logits as they are, before penalties, biases, filters and
+//! temperature.
 
 use std::cmp::Reverse;
 
@@ -17,7 +18,8 @@ pub const MAX_TOP_LOGPROBS: u32 = 1000;
 pub struct TokenLogprob {
     /// Its id.
     pub token: u32,
-    /// Natural logarithm of its probability: `z - log_sum_exp(z)` (docs/numerics.md "Norms and elementwise"). Finite.
+    /// Natural logarithm of its probability: `z - log_sum_exp(z)` (docs/numerics.md "Norms and elementwise").
+    /// Finite.
     pub logprob: f32,
 }
 

@@ -1,11 +1,13 @@
 //! Choosing a token from logits (docs/numerics.md "Sampling").
 //!
-//! [`SamplerOptions`] are what a caller asks for; a [`Sampler`] holds them checked and chooses. Its answer is that of
-//! [`SamplingChain::choose`], the specification, to the bit, but it never sorts the vocabulary: `filters` find
-//! thresholds, `kept` collects what reaches them, `noise` draws. [`logprobs()`] says what the model thought.
+//! [`SamplerOptions`] are what a caller asks for; a [`Sampler`] holds them checked and chooses. Its answer is
+//! that of [`SamplingChain::choose`], the specification, to the bit, but it never sorts the vocabulary:
+//! `filters` find thresholds, `kept` collects what reaches them, `noise` draws. [`logprobs()`] says what the
+//! model thought.
 //!
-//! A choice is a function of the logits, the tokens before it and the options. Nothing is carried from one to the next, so
-//! batches, chunks and restarts cannot matter, and a sequence that is cut back goes on as if the rest had never been.
+//! A choice is a function of the logits, the tokens before it and the options. Nothing is carried from one to
+//! the next, so batches, chunks and restarts cannot matter, and a sequence that is cut back goes on as if the
+//! rest had never been.
 
 mod filters;
 mod json;
@@ -55,10 +57,11 @@ impl Sampler {
         &self.chain
     }
 
-    /// The token that follows `before`, all tokens of the sequence so far: its length is the position of the draw.
+    /// The token that follows `before`, all tokens of the sequence so far: its length is the position of the
+    /// draw.
     ///
-    /// `allowed` is the grammar's mask: bit `id % 32` of word `id / 32` is set for tokens that may come; those past its end
-    /// may not. Logits of -inf are masked too; the others have to be finite.
+    /// `allowed` is the grammar's mask: bit `id % 32` of word `id / 32` is set for tokens that may come;
+    /// those past its end may not. Logits of -inf are masked too; the others have to be finite.
     pub fn choose(
         &mut self,
         logits: &[f32],

@@ -1,8 +1,9 @@
 //! Draws: the argmax of perturbed logits, with the noise of few ids made in full.
 //!
-//! An id's noise is a function of its random word, and the word takes ten rounds of Philox; there is no way round those. But
-//! noise falls as the word grows, so the least word of a block and its largest logit bound all scores in it, which passes
-//! over nearly every block, and the two logarithms of the noise are made for a few ids only.
+//! An id's noise is a function of its random word, and the word takes ten rounds of Philox; there is no way
+//! round those. But noise falls as the word grows, so the least word of a block and its largest logit bound
+//! all scores in it, which passes over nearly every block, and the two logarithms of the noise are made for a
+//! few ids only.
 
 use std::f32::consts::LN_2;
 
@@ -36,7 +37,8 @@ impl Race {
         self.best.1
     }
 
-    /// The ids of a vocabulary take part, those that are kept; none is in a block whose largest [`ord`] is below `low`.
+    /// The ids of a vocabulary take part, those that are kept; none is in a block whose largest [`ord`] is
+    /// below `low`.
     pub fn enter_vocabulary(&mut self, z: &[f32], maxima: &[i32], low: i32, keep: impl Fn(u32, f32) -> bool) {
         let could_win = |max: i32| max >= low && self.bound(from_ord(max), LARGEST_NOISE) >= self.best.0;
         let blocks: Vec<u32> =
@@ -81,16 +83,18 @@ impl Race {
         }
     }
 
-    /// The largest [`ord`] of a score, of logits up to `z` and noise up to this: both roundings are monotonic.
+    /// The largest [`ord`] of a score, of logits up to `z` and noise up to this: both roundings are
+    /// monotonic.
     fn bound(&self, z: f32, noise: f32) -> i32 {
         ord(perturbed(z, self.inverse_temperature, noise))
     }
 }
 
-/// At least the noise of a word, and at most 0.07 more where the noise is large; a larger word has no larger bound.
+/// At least the noise of a word, and at most 0.07 more where the noise is large; a larger word has no larger
+/// bound.
 ///
-/// `E = -log1m(w) >= w`, so `g <= -log(w)`; with `w = 2^e*(1 + m)`, `log2(w) >= e + m`, and `e + m` is the pattern of w as
-/// a number, over 2^23. A thousandth covers every rounding.
+/// `E = -log1m(w) >= w`, so `g <= -log(w)`; with `w = 2^e*(1 + m)`, `log2(w) >= e + m`, and `e + m` is the
+/// pattern of w as a number, over 2^23. A thousandth covers every rounding.
 fn noise_bound(word: u32) -> f32 {
     let k = i2f((word >> 1) as i32) + 0.5;
     // The exponent of w = k*2^-31 and the bias of its pattern: 31 + 127.
@@ -101,7 +105,8 @@ const LOW: u64 = 0xFFFF_FFFF;
 const FIRST_FACTOR: u64 = 0xD251_1F53;
 const SECOND_FACTOR: u64 = 0xCD9E_8D57;
 
-/// Philox4x32-10 of all but the id (`numerics::philox`): what the first three rounds make without it is made once.
+/// Philox4x32-10 of all but the id (`numerics::philox`): what the first three rounds make without it is made
+/// once.
 ///
 /// Words are the lower halves of u64, whose upper halves mean nothing: so a product needs no parting.
 struct Philox {

@@ -11,11 +11,13 @@ use super::json;
 
 /// How tokens are chosen. The default is greedy: the largest logit, ties to the lower id.
 ///
-/// The order is fixed: penalties, logit bias, grammar mask, top-n-sigma, top-k, typical, top-p, min-p, temperature, draw
-/// (docs/numerics.md "Sampling" has the formulas). Numbers are f64 here; penalties and biases are rounded once to f32.
+/// The order is fixed: penalties, logit bias, grammar mask, top-n-sigma, top-k, typical, top-p, min-p,
+/// temperature, draw (docs/numerics.md "Sampling" has the formulas). Numbers are f64 here; penalties and
+/// biases are rounded once to f32.
 ///
-/// As JSON an object with these members; what is missing has its default. `repeat_window` is called `repeat_last_n` and is a
-/// number, -1 for all; `logit_bias` is an object of numbers by id, in which `"-inf"` means never.
+/// As JSON an object with these members; what is missing has its default. `repeat_window` is called
+/// `repeat_last_n` and is a number, -1 for all; `logit_bias` is an object of numbers by id, in which `"-inf"`
+/// means never.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplerOptions {
@@ -30,14 +32,15 @@ pub struct SamplerOptions {
     /// Keeps tokens at least this fraction as probable as the most probable one; in [0, 1].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_p: Option<f64>,
-    /// Keeps the tokens whose surprisal is nearest to the entropy and that together reach this share; in [0, 1].
+    /// Keeps the tokens whose surprisal is nearest to the entropy and that together reach this share; in [0,
+    /// 1].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub typical: Option<f64>,
     /// Keeps logits within so many standard deviations of the largest; in [0, 64].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_n_sigma: Option<f64>,
-    /// Divides positive logits of tokens in the window by this, multiplies others; once however often a token occurs. In
-    /// [1/1024, 1024], 1 is none.
+    /// Divides positive logits of tokens in the window by this, multiplies others; once however often a token
+    /// occurs. In [1/1024, 1024], 1 is none.
     pub repeat_penalty: f64,
     /// Tokens before the one that is chosen that count for the three penalties, prompt and output alike.
     #[serde(rename = "repeat_last_n", with = "json::window")]

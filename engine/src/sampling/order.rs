@@ -14,11 +14,12 @@ pub struct Entry {
 /// Entries that are sorted rather than split.
 const FEW: usize = 64;
 
-/// The last entry of the shortest prefix, of at least one entry, with `sum of weights * 2^32 >= wanted`; of all, where the
-/// whole sum is less. None for no entry.
+/// The last entry of the shortest prefix, of at least one entry, with `sum of weights * 2^32 >= wanted`; of
+/// all, where the whole sum is less. None for no entry.
 ///
-/// Entries come by ascending index and are used up. A quickselect: split by a key, add the weights of the upper part, go
-/// on with the part in which `wanted` is reached. Every second split halves the range of keys, so there are at most 64.
+/// Entries come by ascending index and are used up. A quickselect: split by a key, add the weights of the
+/// upper part, go on with the part in which `wanted` is reached. Every second split halves the range of keys,
+/// so there are at most 64.
 pub fn prefix_end(entries: &mut Vec<Entry>, wanted: u128) -> Option<Entry> {
     let mut above = 0_u64;
     let mut halve = false;

@@ -1,5 +1,5 @@
-//! Passes over many logits, written so that the compiler makes vectors of them, for the widest registers that the
-//! processor has. Each gives what the scalar functions of `core::numerics` give, and says which.
+//! Passes over many logits, written so that the compiler makes vectors of them, for the widest registers that
+//! the processor has. Each gives what the scalar functions of `core::numerics` give, and says which.
 
 use multiversion::multiversion;
 use unisonic_core::numerics::elementary::EXP2;
@@ -20,8 +20,8 @@ pub fn block_maxima(z: &[f32], maxima: &mut Vec<i32>) {
 
 /// `numerics::filters::integer_weight`: for z <= z_max, -inf included.
 ///
-/// The float `P * 2^n` is never made: its significand is shifted to where `trunc(.. * 2^31)` leaves it. What is below 2^-32
-/// gives 0 either way, so t is held above -33.
+/// The float `P * 2^n` is never made: its significand is shifted to where `trunc(.. * 2^31)` leaves it. What
+/// is below 2^-32 gives 0 either way, so t is held above -33.
 #[inline(always)]
 pub fn integer_weight(z: f32, z_max: f32) -> u32 {
     let t = (z - z_max) * LOG2E;
@@ -49,7 +49,8 @@ pub fn distance(z: f32, z_max: f32) -> u32 {
 pub fn weight_sum(z: &[f32], z_max: f32) -> u64 {
     let mut total = 0;
     for part in z.chunks(1 << 16) {
-        // The upper halves of 2^16 weights fit u32, and so do the lower ones, whose sum is the whole one less the upper, mod 2^32.
+        // The upper halves of 2^16 weights fit u32, and so do the lower ones, whose sum is the whole one less
+        // the upper, mod 2^32.
         let (mut upper, mut all) = (0_u32, 0_u32);
         for &z in part {
             let weight = integer_weight(z, z_max);
@@ -90,7 +91,8 @@ pub fn weights(block: &[f32], z_max: f32, weights: &mut [u32; BLOCK]) {
 /// Buckets of [`histogram`].
 pub const BUCKETS: usize = 1024;
 
-/// The bucket of a logit by how far its [`distance`] is from `centre`: 32 buckets to a logit, the last for all that is beyond.
+/// The bucket of a logit by how far its [`distance`] is from `centre`: 32 buckets to a logit, the last for
+/// all that is beyond.
 #[inline(always)]
 fn bucket(z: f32, z_max: f32, centre: u32) -> u32 {
     let bucket = distance(z, z_max).abs_diff(centre) >> 10;
@@ -134,7 +136,8 @@ pub fn reaching(block: &[f32], low: i32) -> u64 {
     mask(&flags)
 }
 
-/// Bit i is flag i, each 0 or 1. The product brings eight flags, 7 bits apart in their sums, into its highest byte.
+/// Bit i is flag i, each 0 or 1. The product brings eight flags, 7 bits apart in their sums, into its highest
+/// byte.
 #[inline(always)]
 fn mask(flags: &[u8; BLOCK]) -> u64 {
     let mut mask = 0;

@@ -9,9 +9,9 @@ pub(super) struct Wish {
     pub served: u64,
 }
 
-/// Divides rows among requests, the oldest first in `wishes`: each gets an equal share, those first that were served least
-/// recently; what is left goes to the oldest that have use for it. So in any step each request has rows or is nearer to
-/// the front than before, and one long prompt cannot hold up the others.
+/// Divides rows among requests, the oldest first in `wishes`: each gets an equal share, those first that were
+/// served least recently; what is left goes to the oldest that have use for it. So in any step each request
+/// has rows or is nearer to the front than before, and one long prompt cannot hold up the others.
 pub(super) fn share(rows: usize, outputs: usize, wishes: &[Wish]) -> Vec<usize> {
     let mut given = vec![0; wishes.len()];
     let equal = (rows / wishes.len().max(1)).max(1);

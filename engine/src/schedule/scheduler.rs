@@ -65,7 +65,8 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// Ends a request at once, wherever it is; what it had generated. None if there is no such request any more.
+    /// Ends a request at once, wherever it is; what it had generated. None if there is no such request any
+    /// more.
     pub fn cancel(&mut self, id: RequestId) -> Option<Completion> {
         if let Some(index) = self.queue.iter().position(|job| job.id == id) {
             self.blocked = false;
@@ -143,8 +144,8 @@ impl Scheduler {
         }
     }
 
-    /// Gets pages for the rows, for the oldest first. Where there are none, the youngest is set aside: it goes on when
-    /// another has ended, from what is then left of its pages.
+    /// Gets pages for the rows, for the oldest first. Where there are none, the youngest is set aside: it
+    /// goes on when another has ended, from what is then left of its pages.
     fn find_pages(&mut self) {
         let mut index = 0;
         while index < self.running.len() {

@@ -189,7 +189,8 @@ pub fn answer_in(
     Ok((answer, completion))
 }
 
-/// Generates greedily in a session that begins with what the tree has of the prompt; with the number of tokens that it had.
+/// Generates greedily in a session that begins with what the tree has of the prompt; with the number of
+/// tokens that it had.
 pub fn reusing(engine: &mut Engine, prompt: &[u32], max_tokens: u32) -> (Answer, usize) {
     let mut session = engine.session_for(b"", prompt).unwrap();
     let held = session.tokens().len();

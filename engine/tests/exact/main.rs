@@ -1,6 +1,7 @@
 //! Reuse, speculation and batching change the time of an answer and not a bit of it.
 //!
-//! On a device that hashes ([`toy`]), where thousands of cases take no time, and on the native CPU with a tiny model.
+//! On a device that hashes ([`toy`]), where thousands of cases take no time, and on the native CPU with a
+//! tiny model.
 //!
 //! | report | test |
 //! |---|---|

@@ -1,6 +1,6 @@
-//! The product of everything that must not matter, on the native CPU: {plain, n-gram, draft model} x {cold, prefix hit,
-//! edited prefix, disk hit} x {alone, 2, 7, 64 neighbours} x {chunk sizes} x {greedy, seeded, all options, penalties}. Each
-//! pair of choices occurs in some case.
+//! The product of everything that must not matter, on the native CPU: {plain, n-gram, draft model} x {cold,
+//! prefix hit, edited prefix, disk hit} x {alone, 2, 7, 64 neighbours} x {chunk sizes} x {greedy, seeded, all
+//! options, penalties}. Each pair of choices occurs in some case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -28,7 +28,8 @@ const DISK_HIT: usize = 3;
 
 type Case = [usize; 5];
 
-/// Cases such that each pair of choices of two kinds occurs: each case takes the choices that bring most new pairs.
+/// Cases such that each pair of choices of two kinds occurs: each case takes the choices that bring most new
+/// pairs.
 fn pairwise() -> Vec<Case> {
     let mut open: BTreeSet<(usize, usize, usize, usize)> = BTreeSet::new();
     for (a, &choices_a) in CHOICES.iter().enumerate() {

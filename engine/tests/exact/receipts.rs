@@ -1,4 +1,5 @@
-//! Receipts: what is recomputed in a batch is what was computed token by token, and a difference is found where it is.
+//! Receipts: what is recomputed in a batch is what was computed token by token, and a difference is found
+//! where it is.
 
 use std::ops::ControlFlow;
 

@@ -130,8 +130,8 @@ impl Log {
     }
 }
 
-/// One random schedule of arrivals, cancels and evictions; returns how many requests it answered and how often a prompt was
-/// reused.
+/// One random schedule of arrivals, cancels and evictions; returns how many requests it answered and how
+/// often a prompt was reused.
 fn random_schedule(seed: u64, reference: &mut Engine) -> usize {
     let mut random = Random::new(seed);
     let what = format!("schedule {seed}");

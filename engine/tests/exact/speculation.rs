@@ -155,8 +155,8 @@ fn ends_inside_a_batch_are_exact() {
     }
 }
 
-/// A guess that would leave the range of the arithmetic is no error as long as it is wrong; a token that does is one,
-/// guessed or not.
+/// A guess that would leave the range of the arithmetic is no error as long as it is wrong; a token that does
+/// is one, guessed or not.
 #[test]
 fn only_tokens_that_come_true_can_fail() {
     let prompt = ids(31, 40, 8);

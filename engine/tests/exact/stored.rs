@@ -123,7 +123,8 @@ fn a_folder_without_a_digest_of_the_weights_is_refused() {
     assert!(loaded.err().unwrap().to_string().contains("digest of the weights"));
 }
 
-/// Many requests with common beginnings, few pages, and a folder: over and over, each time with another engine.
+/// Many requests with common beginnings, few pages, and a folder: over and over, each time with another
+/// engine.
 #[test]
 fn scheduled_answers_are_those_alone_whatever_is_on_disk() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A device whose arithmetic is a hash: what it says of a row depends on every slot that the row may see and on nothing
-//! else, so that a wrong page, slot or token shows, and a thousand sequences take no time.
+//! A device whose arithmetic is a hash: what it says of a row depends on every slot that the row may see and
+//! on nothing else, so that a wrong page, slot or token shows, and a thousand sequences take no time.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ fn mix(hash: u64, value: u64) -> u64 {
 }
 
 impl Loaded {
-    /// Mostly the tokens follow from the last two, so that guessing works; now and then from all. The last bits of each
-    /// logit follow from all.
+    /// Mostly the tokens follow from the last two, so that guessing works; now and then from all. The last
+    /// bits of each logit follow from all.
     fn logits_of(&self, slots: &[u64]) -> Vec<f32> {
         let all = slots.iter().fold(1, |hash, &slot| mix(hash, slot));
         let last = slots.iter().rev().take(2).fold(2, |hash, &slot| mix(hash, slot & 0xffff_ffff));

@@ -64,15 +64,16 @@ impl<'k> Place<'k> {
         Self { row, s, exists, lane: k.local_id() & (CLUSTER - 1) }
     }
 
-    /// Columns of the row at which the invocation's two vectors of four begin: with lane 4b + t, elements 4t..
-    /// and 16 + 4t.. of sub-block b of 32, as a matrix instruction takes them.
+    /// Columns of the row at which the invocation's two vectors of four begin: with lane 4b + t, elements
+    /// 4t.. and 16 + 4t.. of sub-block b of 32, as a matrix instruction takes them.
     pub fn columns(self) -> [V<'k>; 2] {
         let first = self.s * SUPERBLOCK + ((self.lane >> 2) << 5) + ((self.lane & 3) << 2);
         [first, first + 16]
     }
 }
 
-/// Four values of a row of `width` from element `column` on, which `at(first, len)` loads: zeros past the row.
+/// Four values of a row of `width` from element `column` on, which `at(first, len)` loads: zeros past the
+/// row.
 pub fn four<'k>(k: &'k Build, width: u32, column: V<'k>, at: impl Fn(V<'k>, u8) -> V<'k>) -> V<'k> {
     let zero = k.f32(0.0);
     if width.is_multiple_of(4) {
@@ -183,8 +184,8 @@ impl<'k> A16Out<'k> {
         region.unit_len(self.form.tile_rows)
     }
 
-    /// For u and v: a word of four digits, its number, and whether this invocation stores it. Invocation t of a
-    /// sub-block makes its digit e = t: `e0 + 2*(e1 + e2 + e3)`.
+    /// For u and v: a word of four digits, its number, and whether this invocation stores it. Invocation t of
+    /// a sub-block makes its digit e = t: `e0 + 2*(e1 + e2 + e3)`.
     fn digits_of_8(&self, at: Place<'k>, sum: V<'k>) -> [(V<'k>, V<'k>, V<'k>); 2] {
         let k = self.k;
         let (b, t) = (at.lane >> 2, at.lane & 3);

@@ -1,9 +1,9 @@
 //! Kernel templates: what a GPU runs for each step, written once with `core::kir::build`.
 //!
-//! A template is a function from the constants of a step to a kernel, with its grid ([`GridKernel`]). What it computes
-//! is defined by a function of `core::numerics`, and tests compare the two bit for bit: [`samples`] has
-//! launches of every template with what they have to write. Start reading at [`rms_norm()`]; [`elementary`] has
-//! the functions that all of them use, [`reduce`] the one order of float sums.
+//! A template is a function from the constants of a step to a kernel, with its grid ([`GridKernel`]). What it
+//! computes is defined by a function of `core::numerics`, and tests compare the two bit for bit: [`samples`]
+//! has launches of every template with what they have to write. Start reading at [`rms_norm()`];
+//! [`elementary`] has the functions that all of them use, [`reduce`] the one order of float sums.
 
 mod a16;
 mod argmax;

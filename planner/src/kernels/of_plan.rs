@@ -1,7 +1,7 @@
 //! The kernels of a plan: which templates its steps need, for a number of rows.
 //!
-//! Steps that differ only in their weights share a kernel, so a model of 28 layers has some twenty. Start reading at
-//! [`plan_templates`].
+//! Steps that differ only in their weights share a kernel, so a model of 28 layers has some twenty. Start
+//! reading at [`plan_templates`].
 
 use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::legal::legalize;

@@ -1,5 +1,6 @@
-//! Where activations lie: a place for each region of each buffer of the plan, for what attention hands from one launch to
-//! the next, and for broken range contracts. Places are as large as the largest shape needs and the same for all shapes.
+//! Where activations lie: a place for each region of each buffer of the plan, for what attention hands from
+//! one launch to the next, and for broken range contracts. Places are as large as the largest shape needs and
+//! the same for all shapes.
 //!
 //! Buffers of a plan are already shared by values whose lives do not overlap (`lower/buffers.rs`).
 

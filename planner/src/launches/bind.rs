@@ -1,4 +1,5 @@
-//! Which piece of memory an object of a kernel is: kernels name their objects by the role they have in a step.
+//! Which piece of memory an object of a kernel is: kernels name their objects by the role they have in a
+//! step.
 
 use unisonic_core::launch::inputs::{Input, InputLayout};
 use unisonic_core::launch::{Area, Place};

@@ -1,8 +1,8 @@
 //! Flags of range contracts: which steps write some, and where.
 //!
-//! A step with flags has so many words a row. Its words are cut into *segments* of at most [`SEGMENT_LEN`], so that one
-//! cluster looks through a segment of a row; [`crate::kernels::found_flags`] does, and the host reads a word for each
-//! segment and row.
+//! A step with flags has so many words a row. Its words are cut into *segments* of at most [`SEGMENT_LEN`],
+//! so that one cluster looks through a segment of a row; [`crate::kernels::found_flags`] does, and the host
+//! reads a word for each segment and row.
 
 use unisonic_core::kir::abi::MAX_OBJECT_LEN;
 use unisonic_core::launch::{Checked, Place};
@@ -36,8 +36,8 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Adds a step with `words_a_row` words for each of `count` rows. An error has the words of all flags, where they are more
-    /// than an object of a kernel has.
+    /// Adds a step with `words_a_row` words for each of `count` rows. An error has the words of all flags,
+    /// where they are more than an object of a kernel has.
     pub fn add(&mut self, step: u32, rows: Rows, count: u32, words_a_row: u32) -> Result<(), u64> {
         let of_step = (u64::from(words_a_row) * u64::from(count)).next_multiple_of(64);
         let len = u64::from(self.len) + of_step;
@@ -54,7 +54,8 @@ impl Checks {
         Some(Place { offset_bytes, len_bytes, ..flags })
     }
 
-    /// Its segments: the step, the first word of row 0, words from row to row, words, whether only output rows have it.
+    /// Its segments: the step, the first word of row 0, words from row to row, words, whether only output
+    /// rows have it.
     fn segments(&self) -> impl Iterator<Item = (&StepFlags, [u32; SEGMENT_WORDS])> {
         self.steps.iter().flat_map(|flags| {
             let starts = (0..flags.words_a_row).step_by(SEGMENT_LEN as usize);

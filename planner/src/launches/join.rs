@@ -1,8 +1,9 @@
-//! Neighbouring launches that have nothing to do with each other become one: q, k and v of a layer, gate and up, the query
-//! and the cache.
+//! Neighbouring launches that have nothing to do with each other become one: q, k and v of a layer, gate and
+//! up, the query and the cache.
 //!
-//! A launch costs microseconds to begin and end, however little it does, and its last workgroups leave a device half empty.
-//! What is joined is decided by what kernels do with places of memory, not by what they compute.
+//! A launch costs microseconds to begin and end, however little it does, and its last workgroups leave a
+//! device half empty. What is joined is decided by what kernels do with places of memory, not by what they
+//! compute.
 
 use std::collections::HashMap;
 use std::ops::Range;

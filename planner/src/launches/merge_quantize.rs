@@ -1,8 +1,9 @@
-//! The end of attention quantises its rows itself, where steps of their own would follow that do nothing else: a choice of the
-//! output rows, in the last layer, and A16.
+//! The end of attention quantises its rows itself, where steps of their own would follow that do nothing
+//! else: a choice of the output rows, in the last layer, and A16.
 //!
-//! A superblock is 256 elements, and so are the elements of a workgroup of the merging kernel: it has all that it takes. The
-//! values are those that the steps would have read, so the bits are the same (docs/numerics.md "Activations: A16").
+//! A superblock is 256 elements, and so are the elements of a workgroup of the merging kernel: it has all
+//! that it takes. The values are those that the steps would have read, so the bits are the same
+//! (docs/numerics.md "Activations: A16").
 
 use unisonic_core::plan::{BufferId, Op, Plan};
 

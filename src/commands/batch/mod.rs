@@ -1,7 +1,7 @@
 //! `unisonic batch`: answers all lines of a file, many at a time.
 //!
-//! [`input`] reads lines, [`output`] writes answers and knows which are there already; what is between them is a
-//! [`Scheduler`], which is kept full.
+//! [`input`] reads lines, [`output`] writes answers and knows which are there already; what is between them
+//! is a [`Scheduler`], which is kept full.
 
 mod input;
 mod output;
@@ -76,7 +76,8 @@ pub struct BatchArgs {
     /// Lines that are worked on at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     parallel: u32,
-    /// Most tokens to generate for a line that does not say [default: until the model ends its answer or the context is full]
+    /// Most tokens to generate for a line that does not say [default: until the model ends its answer or the
+    /// context is full]
     #[arg(short = 'n', long, value_name = "TOKENS")]
     max_tokens: Option<u32>,
     #[command(flatten)]

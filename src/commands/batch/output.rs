@@ -1,8 +1,8 @@
 //! The output: a line an answer, each written whole; a batch that was stopped goes on where it was.
 //!
-//! Beside an unfinished output lies `OUT.unfinished`, which says what is being made. It is written before the output is
-//! begun and removed when that is complete, so that an output without it is complete or somebody else's. The lock on the
-//! output keeps a second process away.
+//! Beside an unfinished output lies `OUT.unfinished`, which says what is being made. It is written before the
+//! output is begun and removed when that is complete, so that an output without it is complete or somebody
+//! else's. The lock on the output keeps a second process away.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -1,8 +1,8 @@
 //! What is measured, and the loop that measures it.
 //!
-//! Rounds are interleaved: each measures every test once, so that a machine that is busy for a while slows all tests
-//! and not one; each begins with another test, so that no test always follows the same one. The first round only warms
-//! up.
+//! Rounds are interleaved: each measures every test once, so that a machine that is busy for a while slows
+//! all tests and not one; each begins with another test, so that no test always follows the same one. The
+//! first round only warms up.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -24,7 +24,8 @@ pub const DIGEST_TOKENS: u32 = 64;
 pub enum Work {
     /// Reads a prompt and gives the logits of its last token.
     Prefill,
-    /// Reads fixed tokens one after the other and gives the logits of each; none of them is chosen by the model.
+    /// Reads fixed tokens one after the other and gives the logits of each; none of them is chosen by the
+    /// model.
     Decode,
 }
 
@@ -65,8 +66,8 @@ pub struct Continuation {
     pub ids_sha256: String,
 }
 
-/// Continues the first [`DIGEST_PROMPT_TOKENS`] tokens of [`fixed_ids`] by [`DIGEST_TOKENS`], past any end token.
-/// `done` is called after each.
+/// Continues the first [`DIGEST_PROMPT_TOKENS`] tokens of [`fixed_ids`] by [`DIGEST_TOKENS`], past any end
+/// token. `done` is called after each.
 pub fn continuation(engine: &mut Engine, done: &dyn Fn()) -> Result<Continuation, EngineError> {
     let prompt = fixed_ids(DIGEST_PROMPT_TOKENS.into(), engine.plan().vocab_len);
     let options = GenerateOptions { max_tokens: Some(DIGEST_TOKENS), ..GenerateOptions::default() };
@@ -81,7 +82,8 @@ pub fn continuation(engine: &mut Engine, done: &dyn Fn()) -> Result<Continuation
     Ok(Continuation { logits_sha256: logits_digest.finish(), ids_sha256 })
 }
 
-/// Token ids that look random and are always the same: id i is the Philox word of position i, modulo the vocabulary.
+/// Token ids that look random and are always the same: id i is the Philox word of position i, modulo the
+/// vocabulary.
 fn fixed_ids(len: u64, vocab_len: u32) -> Vec<u32> {
     (0..len).map(|position| random_word(0, position as u32, 0, 0) % vocab_len.max(1)).collect()
 }
@@ -116,8 +118,8 @@ impl<'a> Bench<'a> {
         Ok(Self { engine, tests, ids, sessions })
     }
 
-    /// Measures every test once, the one with index `first` (modulo their number) first; seconds of each, in the order
-    /// of the tests. `done` is called after each.
+    /// Measures every test once, the one with index `first` (modulo their number) first; seconds of each, in
+    /// the order of the tests. `done` is called after each.
     pub fn round(&mut self, first: usize, done: &dyn Fn()) -> Result<Vec<f64>, EngineError> {
         let count = self.tests.len();
         let mut seconds = vec![0.0; count];
@@ -128,8 +130,8 @@ impl<'a> Bench<'a> {
         Ok(seconds)
     }
 
-    /// Where the time of a test's first step goes, after `repetitions` of it. What it adds to its sequence is as in
-    /// [`Bench::round`].
+    /// Where the time of a test's first step goes, after `repetitions` of it. What it adds to its sequence is
+    /// as in [`Bench::round`].
     pub fn profile(&mut self, test: Test, repetitions: u32) -> Result<Profiled, EngineError> {
         let rows = match test.work {
             Work::Prefill => test.tokens.min(self.engine.chunk_rows()),
@@ -143,8 +145,8 @@ impl<'a> Bench<'a> {
         Ok(Profiled { test, rows, seconds, run })
     }
 
-    /// Seconds of a test. What it adds to its sequence is what the sequence had there before, if anything, so that all
-    /// rounds do the same.
+    /// Seconds of a test. What it adds to its sequence is what the sequence had there before, if anything, so
+    /// that all rounds do the same.
     fn run(&mut self, test: Test) -> Result<f64, EngineError> {
         let (engine, session, ids) = self.ready(test);
         let started = Instant::now();

@@ -1,8 +1,8 @@
 //! `unisonic bench`: how fast a model reads prompts and generates, and how close to what memory allows.
 //!
-//! [`mod@measure`] says what is measured and does it, [`mod@bandwidth`] measures the memory beside it; [`results`] holds
-//! what was found, [`table`] and [`report`] (below the same [`mod@facts`]) and [`svg`] show it. [`mod@profile`] is about the
-//! launches of a GPU. Start reading at [`run`].
+//! [`mod@measure`] says what is measured and does it, [`mod@bandwidth`] measures the memory beside it;
+//! [`results`] holds what was found, [`table`] and [`report`] (below the same [`mod@facts`]) and [`svg`] show
+//! it. [`mod@profile`] is about the launches of a GPU. Start reading at [`run`].
 
 mod bandwidth;
 mod capacity;
@@ -82,8 +82,8 @@ pub struct BenchArgs {
     /// Leaves out the bandwidth of memory, and so the floor
     #[arg(long)]
     no_bandwidth: bool,
-    /// Times each launch on a GPU by its own clock, instead of the tests: where the time of the first chunk of a prompt and
-    /// of a decoded token goes
+    /// Times each launch on a GPU by its own clock, instead of the tests: where the time of the first chunk
+    /// of a prompt and of a decoded token goes
     #[arg(long, conflicts_with_all = ["report", "svg"])]
     profile: bool,
     /// Prints one line of JSON, with every measurement and the file's SHA-256

@@ -3,8 +3,8 @@
 //! It reports what a GPU would do silently: elements out of bounds, shared memory that was not written, two
 //! invocations that touch an element without a barrier between them, what is touched too early
 //! ([`super::waits`]), divisors of 0, kernels that do not end.
-//! Start reading at [`run`]. `pure.rs` says of each operation what registers become; the families of the table
-//! have files of their names: `alu.rs`, `shape.rs`, `mem.rs` (with `copies.rs` for copies under way),
+//! Start reading at [`run`]. `pure.rs` says of each operation what registers become; the families of the
+//! table have files of their names: `alu.rs`, `shape.rs`, `mem.rs` (with `copies.rs` for copies under way),
 //! `lanes.rs`, `dot.rs`, `matrix.rs`.
 
 mod active;

@@ -62,8 +62,8 @@ pub enum Rule {
     Uniform,
     /// Clusters fill the workgroup.
     Cluster,
-    /// A kernel waits for the launches before it once, and before that touches no buffer but to read one that it only
-    /// reads.
+    /// A kernel waits for the launches before it once, and before that touches no buffer but to read one that
+    /// it only reads.
     WaitLaunches,
 }
 

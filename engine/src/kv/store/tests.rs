@@ -1,5 +1,5 @@
-//! Pages that come back, and those that must not. That files are whole, and folders within their bound, is tested in
-//! `unisonic-cache`.
+//! Pages that come back, and those that must not. That files are whole, and folders within their bound, is
+//! tested in `unisonic-cache`.
 
 use std::fs;
 use std::path::Path;

@@ -25,9 +25,10 @@ pub enum MergedRows {
 /// `core::numerics::attention::finish`; to f32, to A16 or to both. An invocation computes an element.
 ///
 /// Buffers: `group_maxima`, `group_sums`, `group_outputs` (there `maxima`, `sums`, `outputs`: A16 has sums of
-/// its own); `positions`, a u32 a row of the result; `indices` likewise, if rows are selected; `out`, rows of `heads*head_len` f32, if asked; the regions of A16 and
-/// `flags`, a word a superblock, if asked. Parameter: `groups`, as there. Reads 4 bytes an element and group,
-/// writes 4 and about 2; about 15 operations an element and group.
+/// its own); `positions`, a u32 a row of the result; `indices` likewise, if rows are selected; `out`, rows of
+/// `heads*head_len` f32, if asked; the regions of A16 and `flags`, a word a superblock, if asked. Parameter:
+/// `groups`, as there. Reads 4 bytes an element and group, writes 4 and about 2; about 15 operations an
+/// element and group.
 pub fn attention_merge(attention: Attention, outputs: Outputs, rows: MergedRows) -> GridKernel {
     let head_len = attention.layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= ROW_LANES, "heads of {head_len}");

@@ -1,10 +1,11 @@
 //! Attention (docs/numerics.md "KV cache and attention"): Q16 queries over the paged cache of
 //! [`super::KvLayout`].
 //!
-//! Rows of any sequences, few at a time: [`attention_decode`] makes a state of every group of 16 chunks that a
-//! row sees, and [`attention_merge`] joins them. A workgroup of the former has the query heads of a KV head and
-//! reads the keys and values of its group once; a cluster of 32 invocations in it has a chunk, so that all but
-//! the last step needs no barrier. [`chunk`] is the arithmetic inside a chunk, [`state`] the merging of states.
+//! Rows of any sequences, few at a time: [`attention_decode`] makes a state of every group of 16 chunks that
+//! a row sees, and [`attention_merge`] joins them. A workgroup of the former has the query heads of a KV head
+//! and reads the keys and values of its group once; a cluster of 32 invocations in it has a chunk, so that
+//! all but the last step needs no barrier. [`chunk`] is the arithmetic inside a chunk, [`state`] the merging
+//! of states.
 //!
 //! Many rows of a sequence: [`attention_prefill`], with matrix products.
 

@@ -18,8 +18,8 @@ pub fn of_regions<T>(format: WeightFormat, of: impl Fn(Region) -> T) -> OfRegion
     Region::ALL.map(|region| region.is_read_by(format).then(|| of(region)))
 }
 
-/// Buffers that a linear layer reads, in the order of the kernel: `weights` (u32), then the regions of the activations that
-/// the format reads, each by its name ([`Region::name`]) behind `x_`.
+/// Buffers that a linear layer reads, in the order of the kernel: `weights` (u32), then the regions of the
+/// activations that the format reads, each by its name ([`Region::name`]) behind `x_`.
 #[derive(Clone, Copy)]
 pub struct Operands<'k> {
     /// The matrix.
@@ -86,8 +86,8 @@ impl<'k> Global<'k> {
         self.group * self.layout.group_len() + self.layout.plane_offset(plane)
     }
 
-    /// The word that [`Words::run`] begins at. Past the end of a row that is no whole superblocks is its last run: what it
-    /// is multiplied with is zero.
+    /// The word that [`Words::run`] begins at. Past the end of a row that is no whole superblocks is its last
+    /// run: what it is multiplied with is zero.
     pub fn run_index(&self, plane: Plane, run: V<'k>, at: V<'k>) -> V<'k> {
         let (unit, len) = (self.layout.unit_len(plane), self.layout.plane_len(plane));
         let number = self.s * (unit / 128) + run;
@@ -112,7 +112,8 @@ impl<'k> Words<'k> for Global<'k> {
     }
 }
 
-/// Rows of a tile that the invocations of a cluster work on: in [`Form::Matrix`] row t, in [`Form::Dot4`] one row together.
+/// Rows of a tile that the invocations of a cluster work on: in [`Form::Matrix`] row t, in [`Form::Dot4`] one
+/// row together.
 #[derive(Clone, Copy)]
 pub struct Columns<'k> {
     /// Tile.

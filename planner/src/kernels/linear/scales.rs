@@ -63,7 +63,8 @@ pub fn scales_fit_bytes(format: WeightFormat) -> bool {
     format == WeightFormat::Block(BlockFormat::Q2_K)
 }
 
-/// Whether each block of 32 takes two matrix products: one for each half, whose scale is its own, or one for each byte.
+/// Whether each block of 32 takes two matrix products: one for each half, whose scale is its own, or one for
+/// each byte.
 pub fn takes_two_products(format: WeightFormat) -> bool {
     let has_halves = format.has(Plane::SubScales) && Digits::of(format).is_none();
     has_halves || format == WeightFormat::W16
@@ -141,8 +142,8 @@ fn packed_minima(w: [V<'_>; 4]) -> Vec<V<'_>> {
     vec![w[1] & 0x3F3F_3F3F, (w[2] >> 4) & 0x0F0F_0F0F | (w[1] >> 2) & 0x3030_3030]
 }
 
-/// Register words of minima for the product with digits (`core::planes::digits`), times the weights of the digits: what
-/// lane t holds of words 0 and 1 of a row.
+/// Register words of minima for the product with digits (`core::planes::digits`), times the weights of the
+/// digits: what lane t holds of words 0 and 1 of a row.
 pub fn minima_registers<'k>(k: &'k Build, place: &Place<'k>, digits: Digits, minima: &[V<'k>]) -> [V<'k>; 2] {
     let odd = (place.t & 1).eq(k.u32(1));
     let upper = k.u32(1).lt(place.t);

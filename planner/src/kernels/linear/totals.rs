@@ -1,4 +1,5 @@
-//! T of a superblock: 16 weight rows times the rows of some tiles (`core::numerics::linear`, `core::numerics::w16`).
+//! T of a superblock: 16 weight rows times the rows of some tiles (`core::numerics::linear`,
+//! `core::numerics::w16`).
 
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, V};
@@ -26,8 +27,8 @@ impl<'k> Unit<'k> {
     }
 }
 
-/// What invocations that hold the elements of a product compute together: the sums of rows g and g + 8 (i = 0, 1) on planes
-/// h and l, `c[2i + plane]`; in [`Form::Dot4`] over the elements of this invocation only.
+/// What invocations that hold the elements of a product compute together: the sums of rows g and g + 8 (i =
+/// 0, 1) on planes h and l, `c[2i + plane]`; in [`Form::Dot4`] over the elements of this invocation only.
 type Sums<'k> = [V<'k>; 4];
 
 /// How a cluster multiplies.
@@ -94,10 +95,11 @@ struct Tail<'k> {
     scale: V<'k>,
 }
 
-/// `T*D` (for W16 `snap(T*(D*128))`) of rows g and g + 8 of each unit, for each set of columns: `[unit][columns]`.
+/// `T*D` (for W16 `snap(T*(D*128))`) of rows g and g + 8 of each unit, for each set of columns:
+/// `[unit][columns]`.
 ///
-/// A single set of columns is read before anything is computed; of several, each chunk of 64 elements when its turn comes,
-/// which needs fewer registers.
+/// A single set of columns is read before anything is computed; of several, each chunk of 64 elements when
+/// its turn comes, which needs fewer registers.
 pub fn scaled_totals<'k>(
     multiply: &Multiply<'k>,
     units: &[Unit<'k>],
@@ -212,8 +214,8 @@ impl<'u, 'k> Block<'u, 'k> {
         }
     }
 
-    /// `T + F(I_b)*d_b [+ bs_b*m_b]` of row g or g + 8. With I on either plane below 2^19, F(I) is the nearest float to
-    /// `128*I(h) + I(l)`, because both of its terms are exact.
+    /// `T + F(I_b)*d_b [+ bs_b*m_b]` of row g or g + 8. With I on either plane below 2^19, F(I) is the
+    /// nearest float to `128*I(h) + I(l)`, because both of its terms are exact.
     fn add_floats(&self, row: usize, total: V<'k>, sums: Sums<'k>, x: &[V<'k>], sum: Option<V<'k>>) -> V<'k> {
         let Scales::Blocks { d, m } = &self.unit.scales else { panic!("no scales of blocks") };
         let k = self.multiply.k;

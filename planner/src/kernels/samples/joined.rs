@@ -1,4 +1,5 @@
-//! Samples of joined kernels (`core::kir::join`): samples of other families that have workgroups of one size, side by side.
+//! Samples of joined kernels (`core::kir::join`): samples of other families that have workgroups of one size,
+//! side by side.
 
 use std::collections::BTreeMap;
 

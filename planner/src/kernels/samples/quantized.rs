@@ -14,7 +14,8 @@ use super::planes::{A16Rows, a16_form};
 use super::rows::row_sample;
 use super::{DEVICES, Extent, Sample};
 
-/// Formats of the weights that read an activation: with no minima, integer ones of either kind or both, f16 ones, and all.
+/// Formats of the weights that read an activation: with no minima, integer ones of either kind or both, f16
+/// ones, and all.
 pub type Readers = &'static [BlockFormat];
 
 const READERS: [Readers; 8] =
@@ -140,7 +141,8 @@ pub fn rms_norm_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     }))
 }
 
-/// Rows of which one is out of the norm's range, weights, and residuals of which another is out of that of A16.
+/// Rows of which one is out of the norm's range, weights, and residuals of which another is out of that of
+/// A16.
 fn norm_inputs(count: usize, width: usize) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
     let (mut x, mut residual) = (hard_rows(count, width, 1), rows(count, width, 3));
     if let Some(row) = x.chunks_mut(width).nth(3) {
