@@ -143,18 +143,17 @@ fn ask(
             Err(error) => return Err(error),
         }
     }
-    let lens: Vec<usize> = results.iter().map(|span| span.len_bytes as usize).collect();
-    let mut output = vec![0; lens.iter().sum()];
+    let lens_bytes: Vec<usize> = results.iter().map(|span| span.len_bytes as usize).collect();
     let nothing = Buffer::new(device, 1, Default::default(), "the inputs of probes")?;
     let inputs = Span { buffer: nothing, offset_bytes: 0, len_bytes: 0 };
     let work = Work { dispatches, inputs, results };
-    Recording::new(device, uploader, &work)?.run(device, &[], TileCounts::default(), &mut output)?;
-    let mut rest = output.as_slice();
-    for (probe, len) in asked.iter().zip(lens) {
-        let (of_probe, after) = rest.split_at(len);
+    let mut recording = Recording::new(device, uploader, &work)?;
+    recording.run(device, &[], TileCounts::default())?;
+    let mut rest = recording.results();
+    for (probe, len_bytes) in asked.iter().zip(lens_bytes) {
+        let (of_probe, after) = rest.split_at(len_bytes / 4);
         rest = after;
-        let mut found: Vec<u32> =
-            of_probe.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        let mut found = of_probe.to_vec();
         if wrong.contains(&probe.name)
             && let Some(first) = found.first_mut()
         {
