@@ -81,8 +81,9 @@ pub fn table(device: &DeviceInfo, plan: &Plan, profiled: &[Profiled]) -> String 
     for Profiled { test, rows, seconds, run } in profiled {
         let groups = groups(plan, run);
         let sum_us: f64 = groups.iter().map(Group::total_us).sum();
-        let _ =
-            writeln!(out, "\n{} {} at depth {}, {rows} rows", test.work.as_str(), test.tokens, test.depth);
+        let Test { work, tokens, depth } = test;
+        let plural = if *rows == 1 { "" } else { "s" };
+        let _ = writeln!(out, "\n{} {tokens} at depth {depth}, a step of {rows} row{plural}", work.as_str());
         let head = HEAD.iter().chain(&["share"]);
         let mut lines = vec![head.map(|&name| name.to_owned()).collect::<Vec<_>>()];
         lines.extend(groups.iter().map(|group| cells(group, sum_us)));
