@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::{Value as Json, json};
 use unisonic_core::format::GgufFile;
+use unisonic_core::plan::DeviceInfo;
 use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
 use unisonic_engine::draft::Drafter;
 use unisonic_engine::sampling::{Logprobs, MAX_TOP_LOGPROBS, Sampler, TokenLogprob, logprobs};
@@ -157,26 +158,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         sessions::save(path, &saved)?;
     }
     if args.json {
-        let mut line = json!({
-            "model": path.to_string_lossy(),
-            "device": engine.device().id,
-            "profile": engine.device().profile,
-            "prompt_tokens": prompt.len(),
-            "token_ids": answer.completion.token_ids,
-            "text": answer.text,
-            "stop": answer.completion.stop.as_str(),
-        });
-        if let Some(digest) = answer.logits_sha256 {
-            line["logits_sha256"] = digest.into();
-        }
-        if args.logprobs.is_some() {
-            line["logprobs"] = answer.logprobs.iter().map(logprobs_json).collect();
-        }
-        // Not by default: it depends on the machine's speed, and the rest of the line on the input alone.
-        if args.speculation.is_given() {
-            line["speculation"] = speculation::json(answer.completion.drafts);
-        }
-        write_json(&line)?;
+        write_json(&answer_json(&answer, args, engine.device(), prompt.len()))?;
     } else if !answer.text.ends_with('\n') {
         write_stdout("\n")?;
     }
@@ -290,6 +272,30 @@ fn answer(
         prompt_time: first_token - started,
         decode_time: ended - first_token,
     })
+}
+
+/// The line of `--json`.
+fn answer_json(answer: &Answer, args: &RunArgs, device: &DeviceInfo, prompt_tokens: usize) -> Json {
+    let mut line = json!({
+        "model": args.file.file.to_string_lossy(),
+        "device": device.id,
+        "profile": device.profile,
+        "prompt_tokens": prompt_tokens,
+        "token_ids": answer.completion.token_ids,
+        "text": answer.text,
+        "stop": answer.completion.stop.as_str(),
+    });
+    if let Some(digest) = &answer.logits_sha256 {
+        line["logits_sha256"] = digest.as_str().into();
+    }
+    if args.logprobs.is_some() {
+        line["logprobs"] = answer.logprobs.iter().map(logprobs_json).collect();
+    }
+    // Not by default: it depends on the machine's speed, and the rest of the line on the input alone.
+    if args.speculation.is_given() {
+        line["speculation"] = speculation::json(answer.completion.drafts);
+    }
+    line
 }
 
 /// `{"id": .., "logprob": .., "top": [{"id": .., "logprob": ..}, ..]}`, the most probable first; read as

@@ -141,15 +141,9 @@ pub fn run(args: &BatchArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let complete = work.run(&reader, &tokenizer, args)?;
     work.bar.finish_and_clear();
-    let seconds = started.elapsed().as_secs_f64();
-    let rate = work.tally.tokens as f64 / seconds.max(1e-9);
-    let Tally { answered, errors, tokens } = work.tally;
-    say(format_args!(
-        "[answered: {answered} lines; errors: {errors}; answered before: {}; generated: {tokens} tokens, {rate:.1}/s]",
-        work.output.done().len()
-    ));
+    work.report(started.elapsed().as_secs_f64());
     if !complete {
-        let left = facts.lines.saturating_sub(work.output.done().len() as u64 + answered + errors);
+        let left = work.lines_left(&facts);
         say(format_args!("interrupted with {left} lines left; the same command goes on with them"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
@@ -163,10 +157,17 @@ struct Work {
     scheduler: Scheduler,
     lines: Lines,
     output: Output,
-    /// Line and id of each request.
-    waiting: HashMap<RequestId, (u64, Option<Json>, usize)>,
+    /// The line of each request.
+    waiting: HashMap<RequestId, WaitingLine>,
     bar: ProgressBar,
     tally: Tally,
+}
+
+/// A line whose request has not ended.
+struct WaitingLine {
+    line: u64,
+    id: Option<Json>,
+    prompt_tokens: usize,
 }
 
 /// What this process did.
@@ -200,16 +201,33 @@ impl Work {
                 }
                 ControlFlow::Continue(())
             })?;
-            for (id, end) in ended.drain(..) {
-                let Some((line, name, prompt_tokens)) = self.waiting.remove(&id) else { continue };
+            for (request, end) in ended.drain(..) {
+                let Some(WaitingLine { line, id, prompt_tokens }) = self.waiting.remove(&request) else {
+                    continue;
+                };
                 let answer = end.map(|completion| answer(&completion, prompt_tokens, tokenizer));
-                self.add(line, name, answer.map_err(anyhow::Error::new))?;
+                self.add(line, id, answer.map_err(anyhow::Error::new))?;
             }
             if !busy && !more {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Says what was done in so many seconds.
+    fn report(&self, seconds: f64) {
+        let Tally { answered, errors, tokens } = self.tally;
+        let rate = tokens as f64 / seconds.max(1e-9);
+        say(format_args!(
+            "[answered: {answered} lines; errors: {errors}; answered before: {}; generated: {tokens} tokens, {rate:.1}/s]",
+            self.output.done().len()
+        ));
+    }
+
+    fn lines_left(&self, facts: &Facts) -> u64 {
+        let Tally { answered, errors, .. } = self.tally;
+        facts.lines.saturating_sub(self.output.done().len() as u64 + answered + errors)
     }
 
     fn has_room(&self, args: &BatchArgs) -> bool {
@@ -236,7 +254,7 @@ impl Work {
         });
         match submitted {
             Ok((request, prompt_tokens)) => {
-                self.waiting.insert(request, (line, id, prompt_tokens));
+                self.waiting.insert(request, WaitingLine { line, id, prompt_tokens });
             }
             Err(error) => self.add(line, id, Err(error))?,
         }
