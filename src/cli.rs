@@ -128,14 +128,19 @@ pub enum Diagnostic {
     ExactV,
 }
 
+/// NAME of `NAME=off`.
+fn name_off<'a>(text: &'a str, what: &str) -> Result<&'a str, String> {
+    text.strip_suffix("=off").ok_or_else(|| format!("expected NAME=off; {what} are on unless switched off"))
+}
+
 fn parse_pass_off(text: &str) -> Result<String, String> {
-    let name = text.strip_suffix("=off").ok_or("expected NAME=off; passes are on unless switched off")?;
+    let name = name_off(text, "passes")?;
     check_off(name).map_err(|error| error.to_string())?;
     Ok(name.to_owned())
 }
 
 fn parse_feature_off(text: &str) -> Result<String, String> {
-    let name = text.strip_suffix("=off").ok_or("expected NAME=off; features are on unless switched off")?;
+    let name = name_off(text, "features")?;
     FeaturesOff::named(&[name.to_owned()]).map_err(|error| error.to_string())?;
     Ok(name.to_owned())
 }

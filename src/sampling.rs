@@ -1,4 +1,4 @@
-//! Options of `run` that say how tokens are chosen.
+//! Options of `run` and `batch` that say how tokens are chosen.
 
 use std::str::FromStr;
 

@@ -88,7 +88,6 @@ impl Bench {
         self.line(&format!("{name} split_k 1 cached"), &cached, weights, x)?;
         let one = split_k(weights, x, Epilogue::default(), SplitK { rounds: 1, ..chosen });
         self.line(&format!("{name} split_k 1 one round"), &one, weights, x)?;
-        let chosen = SplitK::new(weights, x, &self.machine.hardware());
         for form in [Form::Dot4, Form::Matrix] {
             for clusters in [7, 10, 15, 19, 25] {
                 let rounds = (256 / clusters).clamp(1, weights.superblocks().div_ceil(clusters));

@@ -62,11 +62,7 @@ impl Cache {
         };
         let value = entry::read(bytes, key);
         let done = match value {
-            // Which says that it was used.
-            Some(_) => fs::File::options()
-                .append(true)
-                .open(&path)
-                .and_then(|file| file.set_modified(SystemTime::now())),
+            Some(_) => mark_used(&path),
             None => {
                 tracing::info!("{} is damaged and will be made again", path.display());
                 fs::remove_file(&path)
@@ -85,8 +81,7 @@ impl Cache {
 
     /// Says that a value was used now, where there is one.
     pub fn touch(&self, key: &Key) {
-        let used = fs::File::options().append(true).open(self.path(key));
-        if let Err(error) = used.and_then(|file| file.set_modified(SystemTime::now())) {
+        if let Err(error) = mark_used(&self.path(key)) {
             tracing::debug!("{key:?}: {error}");
         }
     }
@@ -163,6 +158,11 @@ impl Cache {
         };
         Ok(())
     }
+}
+
+/// Says by a file's time that it was used now.
+fn mark_used(path: &Path) -> io::Result<()> {
+    fs::File::options().append(true).open(path)?.set_modified(SystemTime::now())
 }
 
 /// A file, if it can be an entry.

@@ -64,7 +64,7 @@ impl<'a> Kept<'a> {
 
     /// Whether an id of the vocabulary is before the cut.
     pub fn is_before_cut(&self, id: u32, z: f32) -> bool {
-        self.cut.is_none_or(|(key, last)| ord(z) > key || (ord(z) == key && id <= last))
+        is_before(self.cut, id, z)
     }
 
     /// z_max; not -inf, since no filter empties a list.
@@ -110,9 +110,8 @@ impl<'a> Kept<'a> {
         } else {
             ids.clear();
             z.clear();
-            let before = |id, z| cut.is_none_or(|(key, last)| ord(z) > key || (ord(z) == key && id <= last));
             for_each_reaching(self.vocabulary, maxima, low, |id, logit| {
-                if before(id, logit) && keep(id, logit) {
+                if is_before(cut, id, logit) && keep(id, logit) {
                     ids.push(id);
                     z.push(logit);
                 }
@@ -188,6 +187,11 @@ impl<'a> Kept<'a> {
     pub fn entries(&mut self) -> &mut Vec<Entry> {
         &mut self.scratch.entries
     }
+}
+
+/// Whether an id is kept by a cut, in (ord(z) descending, id ascending).
+fn is_before(cut: Option<(i32, u32)>, id: u32, z: f32) -> bool {
+    cut.is_none_or(|(key, last)| ord(z) > key || (ord(z) == key && id <= last))
 }
 
 /// A lower bound of the k-th largest [`ord`]: as many blocks have a maximum that reaches it.

@@ -6,8 +6,8 @@ use unisonic_core::plan::{Limits, Op, Plan};
 
 use crate::kernels::KvLayout;
 
-/// Fails where something has more words than an object of a kernel. `step` is the label of the step whose it
-/// is.
+/// Fails where something has more words than an object of a kernel. `step` is the label of the step that has
+/// it.
 pub fn check_len(step: &str, what: &str, words: u64, remedy: &str) -> Result<(), LowerError> {
     if words <= u64::from(MAX_OBJECT_LEN) {
         return Ok(());
