@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let filter = filter.map_or(String::new(), |(_, word)| word.clone());
     let machine = open(index, &OpenOptions { statistics: true, ..OpenOptions::default() })?;
     println!("{}, {}", machine.info().name, machine.driver());
-    println!("{:<40}{:>9}{:>8}{:>9}  {}", "kernel", "us", "GB/s", "TFLOP/s", "compiler");
+    println!("{:<40}{:>9}{:>8}{:>9}  compiler", "kernel", "us", "GB/s", "TFLOP/s");
     let bench = Bench { machine, filter };
     for (shape, rows, width) in SHAPES {
         for format in [BlockFormat::Q4_K, BlockFormat::Q6_K, BlockFormat::Q8_0] {
