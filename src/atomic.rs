@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
-/// Fails where [`write`] will, for whoever has long work to do before it.
+/// Fails where [`write()`] will, for whoever has long work to do before it.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
         bail!("cannot write {}: it is a folder", path.display());

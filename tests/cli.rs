@@ -248,7 +248,7 @@ fn an_unsupported_architecture_is_refused_by_name() {
 fn info_tells_what_a_file_holds() {
     let model = model();
     let stdout = succeeded(unisonic(&["info", &model]));
-    assert_says(&stdout, &["tiny random llama", "CC0-1.0", "Q4_0", "yes, on cpu"]);
+    assert_says(&stdout, &["tiny random llama", "CC0-1.0", "Q4_0", "yes (profile"]);
     let json = last_line_json(&succeeded(unisonic(&["info", "--json", "--tensors", "--metadata", &model])));
     assert_eq!(json["architecture"], "llama");
     assert_eq!(json["context"], 512);
