@@ -66,7 +66,9 @@ fn facts(file: &GgufFile, path: &Path) -> Vec<(&'static str, Json)> {
     let tokenizer = Tokenizer::from_metadata(metadata);
     let model::TensorFacts { types, parameters } = model::tensor_facts(file);
     let runs = match (&plan, &tokenizer) {
-        (Ok(_), Ok(_)) => json!(format!("yes (profile {}; `unisonic devices` lists on what)", unisonic_core::plan::PROFILE)),
+        (Ok(_), Ok(_)) => {
+            json!(format!("yes (profile {}; `unisonic devices` lists on what)", unisonic_core::plan::PROFILE))
+        }
         (Err(error), _) => json!(format!("no: {error}")),
         (_, Err(error)) => json!(format!("no: {error}")),
     };
