@@ -5,7 +5,9 @@
 //! writes. As every launch waits before it touches anything else, none is more than one ahead of what it sees
 //! or changes.
 
-use super::kernel::{Attr, Block, Inst, Kernel, ObjectId, Space, Stmt};
+use std::collections::HashMap;
+
+use super::kernel::{Attr, Block, Inst, Kernel, ObjectId, Space, Stmt, Value};
 use super::op::Op;
 
 /// Whether a kernel says when it waits. One that does not waits before all else.
@@ -21,8 +23,8 @@ pub fn early_objects(kernel: &Kernel) -> Vec<ObjectId> {
         return vec![];
     }
     let mut objects = vec![];
-    walk(&kernel.body, false, &mut |inst, has_waited| match (inst.op, inst.attr) {
-        (Op::Load | Op::LoadStream, Attr::Object(id)) if !has_waited && !objects.contains(&id) => {
+    see_waits(kernel, &mut |inst, waited| match (inst.op, inst.attr) {
+        (Op::Load | Op::LoadStream, Attr::Object(id)) if !waited && !objects.contains(&id) => {
             let is_read = kernel.objects.get(id.index()).is_some_and(|object| object.space == Space::Read);
             objects.extend(is_read.then_some(id));
         }
@@ -61,4 +63,79 @@ pub(super) fn walk<'k>(block: &'k Block, mut has_waited: bool, see: &mut dyn FnM
         }
     }
     has_waited
+}
+
+/// Loops inside of loops whose first turns are looked at by themselves: each doubles the work.
+const MAX_FIRST_TURNS: u32 = 4;
+
+/// Goes through all operations of a kernel, some of them several times, with whether the kernel has waited before them on
+/// every way there. Whether it has at the end.
+///
+/// The first turn of a loop whose bounds are constants is a way of its own, in which its index and what follows from it are
+/// known: kernels wait in the first turn, where the others have waited already.
+pub(super) fn see_waits<'k>(kernel: &'k Kernel, see: &mut dyn FnMut(&'k Inst, bool)) -> bool {
+    Ways { known: HashMap::new(), first_turns: 0, see }.block(&kernel.body, false)
+}
+
+struct Ways<'k, 's> {
+    /// Words that are constants on the way here.
+    known: HashMap<Value, u32>,
+    /// First turns that the way is in.
+    first_turns: u32,
+    see: &'s mut dyn FnMut(&'k Inst, bool),
+}
+
+impl<'k> Ways<'k, '_> {
+    fn block(&mut self, block: &'k Block, mut waited: bool) -> bool {
+        for stmt in &block.stmts {
+            match stmt {
+                Stmt::Inst(inst) => {
+                    (self.see)(inst, waited);
+                    waited |= inst.op == Op::WaitLaunches;
+                    self.learn(inst);
+                }
+                Stmt::If { condition, then, otherwise, .. } => {
+                    let holds = self.known.get(condition).copied();
+                    // A block that is not reached says nothing.
+                    let mut way = |block: &'k Block, word: u32| {
+                        holds.is_some_and(|holds| holds != word) || self.block(block, waited)
+                    };
+                    let ways = [way(then, 1), way(otherwise, 0)];
+                    waited = ways == [true; 2];
+                }
+                Stmt::Loop { index, start, end, body, .. } => {
+                    let bounds = [start, end].map(|bound| self.known.get(bound).copied());
+                    if let [Some(start), Some(end)] = bounds
+                        && start < end
+                        && self.first_turns < MAX_FIRST_TURNS
+                    {
+                        self.known.insert(*index, start);
+                        self.first_turns += 1;
+                        waited = self.block(body, waited);
+                        self.first_turns -= 1;
+                    }
+                    self.known.remove(index);
+                    // Turns that may be none leave it as it was, and those that follow find it so.
+                    self.block(body, waited);
+                }
+            }
+        }
+        waited
+    }
+
+    /// Notes the word of a result, of what conditions on the first turn are made of.
+    fn learn(&mut self, inst: &Inst) {
+        let Some(result) = inst.result else { return };
+        let of = |number: usize| inst.operands.get(number).and_then(|value| self.known.get(value)).copied();
+        let word = match (inst.op, inst.attr, of(0), of(1)) {
+            (Op::Const, Attr::Word(word), ..) => Some(word),
+            (Op::IAdd, _, Some(a), Some(b)) => Some(a.wrapping_add(b)),
+            (Op::IEq, _, Some(a), Some(b)) => Some((a == b).into()),
+            _ => None,
+        };
+        match word {
+            Some(word) => self.known.insert(result, word),
+            None => self.known.remove(&result),
+        };
+    }
 }

@@ -11,11 +11,11 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::abi;
-use super::kernel::{Kernel, Space, Value};
+use super::kernel::{Inst, Kernel, Space, Value};
 use super::op::Op;
 use super::types::Type;
 use super::uniform::uniform_values;
-use super::waits::{has_wait, is_early, walk};
+use super::waits::{has_wait, is_early, see_waits, walk};
 
 /// Largest workgroup.
 pub const MAX_WORKGROUP: u32 = 1024;
@@ -62,8 +62,8 @@ pub enum Rule {
     Uniform,
     /// Clusters fill the workgroup.
     Cluster,
-    /// A kernel waits for the launches before it once, and before that touches no buffer but to read one that
-    /// it only reads.
+    /// A kernel that waits for the launches before it does so once on every way through it, and before that touches no
+    /// buffer but to read one that it only reads.
     WaitLaunches,
 }
 
@@ -226,11 +226,22 @@ impl Verifier<'_> {
         walk(&kernel.body, false, &mut |inst, has_waited| {
             if has_waited && inst.op == Op::WaitLaunches {
                 self.fault(Rule::WaitLaunches, kernel.inst_text(inst), "the kernel has waited above already");
-            } else if !has_waited && !is_early(kernel, inst) {
-                let problem = "it comes before the wait for the launches before";
-                self.fault(Rule::WaitLaunches, kernel.inst_text(inst), problem);
             }
         });
+        let mut early: Vec<&Inst> = vec![];
+        let waits = see_waits(kernel, &mut |inst, waited| {
+            if !waited && !is_early(kernel, inst) && !early.iter().any(|other| std::ptr::eq(*other, inst)) {
+                early.push(inst);
+            }
+        });
+        for inst in early {
+            let problem = "it may come before the wait for the launches before";
+            self.fault(Rule::WaitLaunches, kernel.inst_text(inst), problem);
+        }
+        if !waits {
+            let problem = "there is a way to the end without the wait for the launches before";
+            self.fault(Rule::WaitLaunches, &kernel.name, problem);
+        }
     }
 
     fn usable(&mut self, at: &str, value: Value, expected: Option<Type>) {
