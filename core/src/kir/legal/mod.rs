@@ -19,6 +19,7 @@ use super::build::{Build, Mem, V, kernel as build};
 use super::kernel::{Attr, Block, Carried, Inst, Kernel, Stmt, Value};
 use super::op::{Op, Pattern};
 use super::types::{Scalar, Type};
+use super::uniform::uniform_values;
 
 /// What a device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,7 +105,8 @@ pub fn legalize(kernel: &Kernel, caps: &Caps) -> Kernel {
         let stage = (staged_words > 0).then(|| {
             k.shared(&lanes::free_name(kernel, "stage"), Scalar::U32, kernel.workgroup * staged_words)
         });
-        let mut writer = Writer { k, kernel, caps, values: HashMap::new(), stage };
+        let uniform = if staged_words > 0 { uniform_values(kernel) } else { vec![] };
+        let mut writer = Writer { k, kernel, caps, values: HashMap::new(), stage, uniform };
         writer.block(&kernel.body);
     })
 }
@@ -132,6 +134,8 @@ struct Writer<'k, 'o> {
     values: HashMap<Value, V<'k>>,
     /// Shared memory through which invocations hand each other what subgroups cannot.
     stage: Option<Mem<'k>>,
+    /// Which of the old values all invocations have alike, where something is staged.
+    uniform: Vec<bool>,
 }
 
 impl<'k> Writer<'k, '_> {
@@ -178,6 +182,8 @@ impl<'k> Writer<'k, '_> {
                 (Op::Half, Attr::Index(index)) => Some(self.half(x[0], index)),
                 (Op::Mma16 | Op::Mma32, _) => Some(self.mma(x[0], x[1], x[2])),
                 (Op::LoadB, Attr::Columns { of, stride }) => Some(self.load_b(of, x[0], stride)),
+                // What comes back from shared memory would not be known to be alike, and barriers may rest on it.
+                (Op::ShuffleXor | Op::Broadcast, _) if self.uniform[inst.operands[0].index()] => Some(x[0]),
                 (Op::ShuffleXor | Op::Broadcast, Attr::Cluster { width, lane }) => {
                     Some(self.exchange(inst.op, x[0], width, lane))
                 }

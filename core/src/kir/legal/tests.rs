@@ -155,3 +155,32 @@ fn halves_are_exact() {
         assert_eq!(u32::from_le_bytes(*found), expected.to_bits(), "{half:04x}");
     }
 }
+
+/// A barrier may rest on an exchanged value that all have alike, on whatever device.
+#[test]
+fn exchanges_of_uniform_values_stay_uniform() {
+    let original = build("uniform", 64, |k| {
+        let (x, y) = (k.read("x", Scalar::U32), k.write("y", Scalar::U32));
+        let s = k.shared("s", Scalar::U32, 64);
+        let alike = x.load(k.group_id());
+        let sum = alike.shuffle_xor(32, 16) + alike.broadcast(32, 7);
+        k.when(sum.lt(k.u32(1 << 31)), || {
+            s.store(k.local_id(), k.local_id());
+            k.barrier();
+            y.store(k.group_id() * 64 + k.local_id(), s.load(k.local_id() ^ 40).shuffle_xor(32, 9) + sum);
+        });
+    });
+    assert_eq!(verify(&original), [], "{original}");
+    let bytes = |words: std::ops::Range<u32>| words.flat_map(u32::to_le_bytes).collect::<Vec<u8>>();
+    let output = |kernel: &Kernel| {
+        let buffers = vec![bytes(100..102), vec![0; 512]];
+        let mut launch = Launch { groups: 2, params: vec![], buffers, fuel: u64::MAX };
+        run(kernel, &mut launch).expect("no trap");
+        launch.buffers.pop()
+    };
+    for caps in all_caps() {
+        let legal = legalize(&original, &caps);
+        assert_eq!(verify(&legal), [], "{caps:?}\n{legal}");
+        assert_eq!(output(&legal), output(&original), "{caps:?}");
+    }
+}
