@@ -35,7 +35,7 @@ whatever the device.
 A kernel is written with `core::kir::build`, run on the host by `interp`, rewritten by `legal` for a device that lacks
 something, and emitted as PTX (`backend-cuda/src/ptx/`) or SPIR-V (`backend-vulkan/src/spirv/`). The templates are in
 `planner/src/kernels/`; start reading there at `rms_norm`, and here at `op.rs`, then `kernel.rs`. [add-an-op.md](add-an-op.md) and
-[add-a-kernel.md](add-a-kernel.md) say how to add to them. No command runs models on a GPU yet.
+[add-a-kernel.md](add-a-kernel.md) say how to add to them. [Decision 0010](decisions/0010-launches.md) says how they run.
 
 The text form, with more examples in `core/tests/kir/`:
 
