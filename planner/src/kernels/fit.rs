@@ -54,7 +54,7 @@ fn stage_len_bytes(room: Room, caps: &Caps) -> u32 {
 }
 
 /// Bytes of shared memory, each object at a multiple of 16 bytes.
-fn shared_len(kernel: &Kernel) -> u64 {
+pub(super) fn shared_len(kernel: &Kernel) -> u64 {
     let lens = kernel.objects.iter().filter_map(|object| match object.space {
         Space::Shared { len } => Some((4 * u64::from(len)).next_multiple_of(16)),
         _ => None,

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use unisonic_core::kir::abi::addressed;
 use unisonic_core::kir::interp::Launch;
 use unisonic_core::kir::join::{Joined, Segment, join};
+use unisonic_core::kir::verify::MAX_SHARED_LEN_BYTES;
 
+use super::super::fit::shared_len;
 use super::{Extent, Family, Sample, heads, linear, quantized};
 
 /// What plans join, and what else has barriers, exchanges, parameters and shared memory.
@@ -32,7 +34,10 @@ pub fn joined_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
         let workgroup = sample.kernel.workgroup;
         let of_size = waiting.entry(workgroup).or_default();
         of_size.push(sample);
-        (of_size.len() >= 2 + number % 2).then(|| joined(&std::mem::take(of_size)))
+        let is_enough = of_size.len() >= 2 + number % 2;
+        let sample = is_enough.then(|| joined(&std::mem::take(of_size)));
+        // Arrays of different types are not overlaid; plans do not join what has no room either.
+        sample.filter(|sample| shared_len(&sample.kernel) <= MAX_SHARED_LEN_BYTES)
     }))
 }
 
