@@ -26,6 +26,8 @@ pub struct Cache {
     used_bytes: Mutex<Option<u64>>,
     /// Nothing could be written once, and nothing is tried any more.
     gave_up: AtomicBool,
+    /// Someone has heard of damage.
+    warned: AtomicBool,
     /// So many bytes can be written before the disk is full, for tests.
     #[cfg(test)]
     disk_bytes: Option<u64>,
@@ -39,6 +41,7 @@ impl Cache {
             limit_bytes,
             used_bytes: Mutex::new(None),
             gave_up: AtomicBool::new(false),
+            warned: AtomicBool::new(false),
             #[cfg(test)]
             disk_bytes: None,
         }
@@ -64,7 +67,7 @@ impl Cache {
         let done = match value {
             Some(_) => mark_used(&path),
             None => {
-                tracing::info!("{} is damaged and will be made again", path.display());
+                self.report_damage(key, &path);
                 fs::remove_file(&path)
             }
         };
@@ -77,6 +80,15 @@ impl Cache {
     /// Whether there is a value of a key, whole or not.
     pub fn contains(&self, key: &Key) -> bool {
         self.path(key).exists()
+    }
+
+    /// Pages of keys and values are the user's own folder: the first damage there is a warning.
+    fn report_damage(&self, key: &Key, path: &Path) {
+        if key.kind == Kind::KvPage && !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("--kv-dir: {} is damaged; it and others like it are made anew", path.display());
+        } else {
+            tracing::info!("{} is damaged and will be made again", path.display());
+        }
     }
 
     /// Says that a value was used now, where there is one.

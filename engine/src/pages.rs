@@ -88,7 +88,7 @@ impl Engine {
             let before = session.stored.last().copied().unwrap_or_else(|| store::root(key));
             let digest = store::page_digest(before, run);
             session.stored.push(digest);
-            if !store.wants(digest) {
+            if !store.wants(digest, run) {
                 continue;
             }
             let mut page = Vec::new();

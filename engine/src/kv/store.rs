@@ -91,9 +91,15 @@ impl KvStore {
         self.writer.touch(chain.to_vec());
     }
 
-    /// Whether a page should be written; asked once a page.
-    pub(crate) fn wants(&mut self, digest: Digest) -> bool {
-        self.known.insert(digest) && !self.cache.contains(&cache_key(digest))
+    /// Whether a page should be written; asked once a page. What is there is read, so that a damaged page
+    /// behind another that was damaged is not taken for whole.
+    pub(crate) fn wants(&mut self, digest: Digest, run: &[u32]) -> bool {
+        if self.known.contains(&digest) {
+            return false;
+        }
+        let is_there = self.get(digest, run).is_some();
+        self.known.insert(digest);
+        !is_there
     }
 
     /// Writes the last page of a chain, soon, unless too much is to be written already.

@@ -27,7 +27,7 @@ fn put(store: &mut KvStore, seeds: &[u32]) -> Vec<Digest> {
         let before = chain.last().copied().unwrap_or(root(&CacheKey::default()));
         chain.push(page_digest(before, &run(seed)));
         // The writer may be behind.
-        while store.wants(chain[chain.len() - 1]) {
+        while store.wants(chain[chain.len() - 1], &run(seed)) {
             store.put(&chain, &run(seed), &page(seed));
         }
     }
@@ -47,7 +47,7 @@ fn a_page_comes_back_for_its_tokens_alone() {
     let chain = put(&mut store, &[1, 2]);
     drop(store);
     let mut store = KvStore::open(&dir).unwrap();
-    assert!(!store.wants(chain[0]));
+    assert!(!store.wants(chain[0], &run(1)));
     assert_eq!(store.get(chain[0], &run(1)), Some(page(1)));
     assert_eq!(store.get(chain[1], &run(2)), Some(page(2)));
     assert_eq!(store.get(page_digest(root(&CacheKey::default()), &run(2)), &run(2)), None, "another chain");
@@ -105,6 +105,23 @@ fn what_is_damaged_is_made_anew() {
             drop(store);
             assert_eq!(KvStore::open(&dir).unwrap().get(chain[0], &run(1)), Some(page(1)));
         }
+    }
+}
+
+#[test]
+fn a_damaged_chain_is_whole_after_one_run() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = dir(place.path());
+    let seeds = [1, 2, 3, 4];
+    let chain = put(&mut KvStore::open(&dir).unwrap(), &seeds);
+    files(&dir).iter().for_each(|file| fs::write(file, "x").unwrap());
+    let mut store = KvStore::open(&dir).unwrap();
+    assert_eq!(store.get(chain[0], &run(1)), None, "where a lookup ends");
+    put(&mut store, &seeds);
+    drop(store);
+    let mut store = KvStore::open(&dir).unwrap();
+    for (&digest, seed) in chain.iter().zip(seeds) {
+        assert_eq!(store.get(digest, &run(seed)), Some(page(seed)), "{seed}");
     }
 }
 
