@@ -162,6 +162,7 @@ impl Reader<'_> {
     }
 
     fn chat(&self, messages: Vec<MessageJson>) -> anyhow::Result<Vec<u32>> {
+        check_messages(&messages)?;
         let template = self.template.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
         let messages: Vec<Message> =
             messages.into_iter().map(|message| Message::new(message.role, message.content)).collect();
@@ -180,6 +181,19 @@ impl Reader<'_> {
     }
 }
 
+/// Templates make a prompt of anything, and without a message the answer is to nothing and may not end.
+fn check_messages(messages: &[MessageJson]) -> anyhow::Result<()> {
+    if messages.is_empty() {
+        bail!("`messages` is empty: there is nothing to answer; give one message at least");
+    }
+    for (index, MessageJson { role, .. }) in messages.iter().enumerate() {
+        if !["system", "user", "assistant", "tool"].contains(&role.as_str()) {
+            bail!("`messages`[{index}]: `role` is {role:?}, but must be system, user, assistant or tool");
+        }
+    }
+    Ok(())
+}
+
 /// Takes a member out; an error names it.
 fn take<T: serde::de::DeserializeOwned>(
     members: &mut Map<String, Json>,
@@ -192,6 +206,22 @@ fn take<T: serde::de::DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_are_some_and_of_known_roles() {
+        let check = |json: &str| {
+            let messages: Vec<MessageJson> = serde_json::from_str(json).expect("messages");
+            check_messages(&messages).map_err(|error| error.to_string())
+        };
+        assert!(check("[]").expect_err("none").contains("`messages` is empty"));
+        let other = r#"[{"role": "user", "content": "a"}, {"role": "robot", "content": "b"}]"#;
+        let said = check(other).expect_err("no such role");
+        assert!(said.contains("`messages`[1]") && said.contains("robot"), "{said}");
+        for role in ["system", "user", "assistant", "tool"] {
+            let json = format!(r#"[{{"role": "{role}", "content": ""}}]"#);
+            assert_eq!(check(&json), Ok(()));
+        }
+    }
 
     #[test]
     fn blank_lines_count_but_are_not_lines() {
