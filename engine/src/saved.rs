@@ -111,11 +111,16 @@ impl SavedSession {
         &self.header.sampler
     }
 
-    /// Whether this model under this arithmetic is what it was saved with.
-    pub fn check(&self, model: Digest, profile: &str) -> Result<(), SavedSessionError> {
+    /// Whether this model is what it was saved with; nothing else in it means anything to another.
+    pub fn check_model(&self, model: Digest) -> Result<(), SavedSessionError> {
         if self.header.model != model {
             return Err(SavedSessionError::Model { expected: self.header.model, found: model });
         }
+        Ok(())
+    }
+
+    /// Whether this arithmetic is what it was saved with.
+    pub fn check_profile(&self, profile: &str) -> Result<(), SavedSessionError> {
         if self.header.profile != profile {
             let (expected, found) = (self.header.profile.clone(), profile.to_owned());
             return Err(SavedSessionError::Profile { expected, found });

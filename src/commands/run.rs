@@ -119,10 +119,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     args.sessions.check()?;
     let tokenizer = model::tokenizer(&file, path)?;
     let saved = args.sessions.load()?;
-    let prompt = sequence(&args.prompt, &file, &tokenizer, saved.as_ref())?;
-    tracing::debug!(?prompt, "prompt ids");
     let needs_digest = args.receipt.is_some() || args.sessions.is_given() || args.kv.is_given();
     let sha256 = needs_digest.then(|| digest::model_sha256(&file)).transpose()?;
+    if let (Some(saved), Some(sha256)) = (&saved, sha256) {
+        // Tokens of another model are not to be looked at.
+        saved.check_model(sha256)?;
+    }
+    let prompt = sequence(&args.prompt, &file, &tokenizer, saved.as_ref())?;
+    tracing::debug!(?prompt, "prompt ids");
     let capacity = Capacity {
         context_len: args.load.context,
         sequences: 1,
@@ -131,8 +135,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut engine = model::load_with(&file, path, &args.load, &capacity, &|options| {
         sha256.into_iter().for_each(|sha256| args.kv.apply(options, sha256));
     })?;
-    if let (Some(saved), Some(sha256)) = (&saved, sha256) {
-        saved.check(sha256, &engine.device().profile)?;
+    if let Some(saved) = &saved {
+        saved.check_profile(&engine.device().profile)?;
     }
     let options = match &saved {
         Some(saved) if !args.sampling.is_given() => saved.sampler().clone(),

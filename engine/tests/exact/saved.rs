@@ -61,7 +61,8 @@ fn twenty_and_twenty_are_forty() {
             for (second, mut engine) in engines() {
                 let read = SavedSession::from_bytes(&bytes).unwrap();
                 assert_eq!(read, saved);
-                read.check(model, &engine.device().profile).unwrap();
+                read.check_model(model).unwrap();
+                read.check_profile(&engine.device().profile).unwrap();
                 let mut session = read.restore(&mut engine).unwrap();
                 let pages = (tokens.len() - 1) / 64;
                 assert_eq!(session.tokens(), &tokens[..pages * 64], "full pages are not run again");
@@ -133,9 +134,9 @@ fn what_is_damaged_or_foreign_is_said() {
     let sum = Digest::of(&long);
     assert!(matches!(error(&[&long[..], &sum.0].concat()), SavedSessionError::Damaged(_)));
 
-    let other = saved.check(Digest::of(b"n"), "u1").unwrap_err().to_string();
+    let other = saved.check_model(Digest::of(b"n")).unwrap_err().to_string();
     assert!(other.contains(&model.to_string()) && other.contains(&Digest::of(b"n").to_string()), "{other}");
-    let other = saved.check(model, "u1-exact-v").unwrap_err().to_string();
+    let other = saved.check_profile("u1-exact-v").unwrap_err().to_string();
     assert!(other.contains("`u1`") && other.contains("u1-exact-v"), "{other}");
     let (scalar, session) = (&mut engines().remove(1).1, session);
     assert!(scalar.read_pages(&session).is_err(), "the session of another engine");

@@ -158,7 +158,9 @@ fn same_origin(text: &[u8], origin: &Origin, path: &Path, unfinished: &Path) -> 
     })?;
     let (before, now) = (serde_json::to_value(before)?, serde_json::to_value(origin)?);
     let (Json::Object(before), Json::Object(now)) = (before, now) else { return Ok(()) };
-    for (name, now) in &now {
+    // Another model or input has other options with it.
+    let first = ["model_sha256", "input_sha256"].into_iter().filter_map(|name| now.get_key_value(name));
+    for (name, now) in first.chain(&now) {
         let before = before.get(name).unwrap_or(&Json::Null);
         if before != now {
             let what = match name.as_str() {
@@ -291,6 +293,10 @@ mod tests {
         };
         check(&|origin| origin.input_sha256 = Digest::of(b"other"), "the input has changed");
         check(&|origin| origin.model_sha256 = Digest::of(b"other"), "the model is another");
+        let other_model = |origin: &mut Origin| {
+            (origin.model_sha256, origin.context_len) = (Digest::of(b"other"), 32);
+        };
+        check(&other_model, "the model is another");
         check(&|origin| origin.ordered = true, "ordered");
         check(&|origin| origin.sampler.seed = 1, "sampler");
         Output::open(&path, &origin(false)).expect("it goes on");
