@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tempfile::NamedTempFile;
 
 /// Fails where [`write()`] will, for whoever has long work to do before it.
@@ -36,11 +36,32 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 /// A file beside `path` that vanishes unless it gets that name.
-fn unnamed(path: &Path) -> anyhow::Result<NamedTempFile> {
+pub fn unnamed(path: &Path) -> anyhow::Result<NamedTempFile> {
     // As a new file has it; the process's mask takes off what users do not want.
     let mut builder = tempfile::Builder::new();
     builder.prefix(".unisonic-").permissions(Permissions::from_mode(0o666));
-    builder.tempfile_in(folder(path)).with_context(|| format!("cannot write {}", path.display()))
+    let folder = folder(path);
+    builder.tempfile_in(folder).map_err(|error| {
+        let (path, folder) = (path.display(), folder.display());
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                anyhow!("cannot write {path}: there is no folder {folder}; make the folder first, or give another path")
+            }
+            _ => anyhow!(
+                "cannot write {path}: {}; make {folder} a folder that you may write to, or give another path",
+                without_path(&error)
+            ),
+        }
+    })
+}
+
+/// The system's error in one of `tempfile`, which adds a name that nobody knows.
+fn without_path(error: &io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|error| error.source()?.downcast_ref::<io::Error>());
+    match inner.and_then(io::Error::raw_os_error) {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => error.kind().into(),
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +86,15 @@ mod tests {
         for path in [folder.path().to_owned(), folder.path().join("no/such/file")] {
             let error = format!("{:#}", check(&path).expect_err("it cannot be written"));
             assert!(error.contains(&path.display().to_string()), "{error}");
+            assert!(!error.contains(".unisonic-"), "{error}");
+        }
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("it is written");
+        for (path, says) in
+            [(folder.path().join("no/file"), "make the folder first"), (file.join("x"), "another path")]
+        {
+            let error = check(&path).expect_err("it cannot be written").to_string();
+            assert!(error.contains(says) && !error.contains(".unisonic-"), "{error}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command as Clap, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use unisonic_devices::{DeviceName, FeaturesOff};
 use unisonic_planner::passes::{PASSES, check_off};
 
@@ -16,6 +16,7 @@ use crate::cache_dir::CacheDirArg;
 use crate::commands::{
     batch, bench, cache, completions, devices, info, perplexity, pull, run, synth, tokenize, verify,
 };
+use crate::numbers::whole;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,17 +80,17 @@ pub struct LoadArgs {
     #[arg(long, default_value = "cpu", value_name = "DEVICE")]
     pub device: DeviceName,
     /// Threads of a CPU device [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=unisonic_devices::MAX_THREADS as i64))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=unisonic_devices::MAX_THREADS as u32))]
     pub threads: Option<u32>,
     /// Longest sequence in tokens, prompt and answer together [default: what the model was made for, at most
     /// 8192]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = whole(1..=u32::MAX))]
     pub context: Option<u32>,
     /// Most memory of a GPU that may be taken, such as 8GiB [default: what is free]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_limit: Option<u64>,
     /// Tokens of a prompt that are run at a time [default: 64, on a GPU 512]
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TOKENS", value_parser = whole(1..=u32::MAX))]
     pub chunk: Option<u32>,
     /// Switches an optional pass of the planner off: speed changes, results do not. May be repeated
     #[arg(long = "pass", value_name = "NAME=off", value_parser = parse_pass_off)]
@@ -145,6 +146,9 @@ fn parse_feature_off(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+const SIZE: &str = "expected a number above 0 with KiB, MiB, GiB (powers of 1024) or KB, MB, GB (powers of 1000), such as \
+8GiB or 500MB";
+
 /// Bytes, as a number with or without KiB, MiB, GiB (or KB, MB, GB, powers of ten).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 7] = [
@@ -158,9 +162,13 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     ];
     let unit = UNITS.iter().find_map(|&(unit, bytes)| Some((text.strip_suffix(unit)?.trim(), bytes)));
     let bytes = unit.and_then(|(number, bytes)| number.parse::<u64>().ok()?.checked_mul(bytes));
-    bytes
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(|| format!("`{text}` is no size; expected one such as 8GiB or 500MB"))
+    bytes.filter(|&bytes| bytes > 0).ok_or_else(|| SIZE.to_owned())
+}
+
+/// Token ids of which there is at least one.
+fn parse_some_ids(text: &str) -> Result<Ids, String> {
+    let ids: Ids = text.parse()?;
+    if ids.0.is_empty() { Err("expected at least one token id, such as 1,2,3".into()) } else { Ok(ids) }
 }
 
 /// Token ids, such as `1,2,3` or `1 2 3`.
@@ -184,7 +192,7 @@ impl FromStr for Ids {
 #[group(skip)]
 pub struct IdsArgs {
     /// Token ids instead of a text, separated by commas; nothing is added to them
-    #[arg(long, value_name = "IDS", conflicts_with = "ids_file")]
+    #[arg(long, value_name = "IDS", value_parser = parse_some_ids, conflicts_with = "ids_file")]
     pub ids: Option<Ids>,
     /// Reads token ids from a file, separated by commas or white space
     #[arg(long, value_name = "PATH")]
@@ -202,9 +210,26 @@ impl IdsArgs {
     }
 }
 
+/// The command line. What begins like a negative number is the value of an option, so that it is the option that says
+/// which numbers it takes.
+fn command() -> Clap {
+    fn takes_negative(command: Clap) -> Clap {
+        let command = command.mut_args(|arg| {
+            let takes_values = arg.get_action().takes_values() && !arg.is_positional();
+            if takes_values { arg.allow_negative_numbers(true) } else { arg }
+        });
+        command.mut_subcommands(takes_negative)
+    }
+    takes_negative(Cli::command())
+}
+
 /// Parses the command line; prints help, or what is wrong with it, where that is the answer.
 pub fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
+    let mut command = command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed =
+        parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command)));
+    parsed.map_err(|error| {
         // A closed stdout or stderr leaves nobody to tell.
         let _ = error.print();
         if lacks_file(&error) {
@@ -241,8 +266,29 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    /// Eighty columns are what a terminal has at least.
+    #[test]
+    fn example_lines_do_not_wrap() {
+        for command in command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().filter(|line| line.starts_with("  ") && line.contains("unisonic")) {
+                assert!(line.chars().count() < 80, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value() {
+        for option in ["--temperature", "--top-k", "--seed", "--threads", "--context", "--memory-limit"] {
+            let line = ["unisonic", "run", "m", "hi", "--temperature", "1", option, "-1"];
+            let line =
+                if option == "--temperature" { [&line[..4], &line[6..]].concat() } else { line.to_vec() };
+            let error = command().try_get_matches_from(line).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ValueValidation, "{error}");
+        }
     }
 
     #[test]
@@ -250,7 +296,7 @@ mod tests {
         for (text, bytes) in [("8GiB", 8 << 30), ("500 MB", 500_000_000), ("64KiB", 65536), ("7", 7)] {
             assert_eq!(parse_size(text), Ok(bytes));
         }
-        for wrong in ["", "GiB", "0", "-1MB", "1.5GiB", "99999999999GiB", "8gib", "8 giga"] {
+        for wrong in ["", "GiB", "0", "-1MB", "1.5GiB", "99999999999GiB", "8gib", "8G", "8 giga"] {
             assert!(parse_size(wrong).unwrap_err().contains("8GiB"), "{wrong}");
         }
     }

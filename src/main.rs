@@ -13,6 +13,7 @@ mod commands;
 mod digest;
 mod interrupt;
 mod model;
+mod numbers;
 mod output;
 mod receipt;
 mod sampling;
@@ -23,6 +24,7 @@ mod text;
 use std::process::ExitCode;
 
 use output::{StdoutClosed, say};
+use unisonic_engine::chat::ChatError;
 
 fn main() -> ExitCode {
     let cli = match cli::parse() {
@@ -36,7 +38,9 @@ fn main() -> ExitCode {
         Err(error) if error.is::<StdoutClosed>() => ExitCode::SUCCESS,
         Err(error) => {
             say(format_args!("error: {error:#}"));
-            ExitCode::FAILURE
+            // Only --date gives a date, and only the chat template's renderer reads it.
+            let is_usage = matches!(error.downcast_ref(), Some(ChatError::Date { .. }));
+            if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

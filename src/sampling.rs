@@ -5,42 +5,44 @@ use std::str::FromStr;
 use clap::Args;
 use unisonic_engine::sampling::{Sampler, SamplerError, SamplerOptions, Window};
 
+use crate::numbers::{sampling, whole};
+
 /// How tokens are chosen; without any of these each is the most probable one.
 #[derive(Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
     /// Draws tokens, from probabilities at this temperature; 0 takes the most probable one
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = sampling("a number, such as 0.8", |options, value: f64| options.temperature = value))]
     temperature: Option<f64>,
     /// Draws from the K most probable tokens
-    #[arg(long, value_name = "K", requires = "temperature")]
+    #[arg(long, value_name = "K", requires = "temperature", value_parser = whole(1..=u32::MAX))]
     top_k: Option<u32>,
     /// Draws from the most probable tokens that together have this probability
-    #[arg(long, value_name = "P", requires = "temperature")]
+    #[arg(long, value_name = "P", requires = "temperature", value_parser = sampling("a number, such as 0.95", |options, value: f64| options.top_p = Some(value)))]
     top_p: Option<f64>,
     /// Draws from tokens at least this fraction as probable as the most probable one
-    #[arg(long, value_name = "M", requires = "temperature")]
+    #[arg(long, value_name = "M", requires = "temperature", value_parser = sampling("a number, such as 0.05", |options, value: f64| options.min_p = Some(value)))]
     min_p: Option<f64>,
     /// Draws from the tokens nearest to the expected surprise that together have this probability
-    #[arg(long, value_name = "P", requires = "temperature")]
+    #[arg(long, value_name = "P", requires = "temperature", value_parser = sampling("a number, such as 0.9", |options, value: f64| options.typical = Some(value)))]
     typical: Option<f64>,
     /// Draws from tokens whose logits are within so many standard deviations of the largest
-    #[arg(long, value_name = "N", requires = "temperature")]
+    #[arg(long, value_name = "N", requires = "temperature", value_parser = sampling("a number, such as 1.5", |options, value: f64| options.top_n_sigma = Some(value)))]
     top_n_sigma: Option<f64>,
     /// Seed of the draws; the same seed gives the same answer everywhere [default: 0]
-    #[arg(long, value_name = "SEED", requires = "temperature")]
+    #[arg(long, value_name = "SEED", requires = "temperature", value_parser = whole(0..=u64::MAX))]
     seed: Option<u64>,
     /// Makes recent tokens less likely: divides positive logits by this, multiplies others; 1 is none
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = sampling("a number, such as 1.1", |options, value: f64| options.repeat_penalty = value))]
     repeat_penalty: Option<f64>,
     /// Last tokens, of prompt and answer, that the penalties look at; -1 is all [default: 64]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=i64::from(u32::MAX)))]
+    #[arg(long, value_name = "N", value_parser = whole(-1..=i64::from(u32::MAX)))]
     repeat_last_n: Option<i64>,
     /// Subtracted from the logits of recent tokens
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = sampling("a number, such as 0.5", |options, value: f64| options.presence_penalty = value))]
     presence_penalty: Option<f64>,
     /// Subtracted from the logits of recent tokens for each time they occur
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", value_parser = sampling("a number, such as 0.5", |options, value: f64| options.frequency_penalty = value))]
     frequency_penalty: Option<f64>,
     /// Adds BIAS to the logit of token ID; -inf is never. May be repeated
     #[arg(long, value_name = "ID=BIAS")]

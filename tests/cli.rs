@@ -149,6 +149,8 @@ fn usage_errors_end_with_2() {
     failed(unisonic(&["run", &model]), 2);
     failed(unisonic(&["run", "--ids", "1,x", &model]), 2);
     failed(unisonic(&["run", "--ids", "1", &model, "Hi"]), 2);
+    assert_says(&failed(unisonic(&["run", "--ids", "", &model]), 2), &["at least one"]);
+    assert_says(&failed(unisonic(&["bench", "-p", "a", &model]), 2), &["expected a whole number"]);
     failed(unisonic(&["run", "--ids", "1", "--ids-file", "ids", &model]), 2);
     failed(unisonic(&["run", "--chunk", "0", &model, "Hi"]), 2);
     failed(unisonic(&["run", "--threads", "1025", &model, "Hi"]), 2);

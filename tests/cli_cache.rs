@@ -21,7 +21,10 @@ fn an_empty_cache_is_listed_and_cleared() {
     let path = folder.path().join("cache");
     let path = path.to_str().unwrap();
     assert_eq!(ls(path), serde_json::json!({ "folder": path, "entries": [] }));
-    assert_says(&succeeded(unisonic(&["cache", "ls", "--cache-dir", path])), &[path, "0 entries"]);
+    assert_says(
+        &succeeded(unisonic(&["cache", "ls", "--cache-dir", path])),
+        &[path, "0 entries", "no such folder"],
+    );
     assert_says(&succeeded(unisonic(&["cache", "clear", "--cache-dir", path])), &["removed 0 entries"]);
     assert!(!Path::new(path).exists());
     assert_says(&failed(unisonic(&["cache", "ls", "--cache-dir", "off"]), 1), &["--cache-dir"]);

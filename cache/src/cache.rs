@@ -112,7 +112,8 @@ impl Cache {
         if let Err(error) = self.write(key, &bytes).and_then(|()| self.count(len_bytes)) {
             self.gave_up.store(true, Ordering::Relaxed);
             tracing::warn!(
-                "cannot keep anything in the cache {}: {error}; it goes on without, and each start takes longer",
+                "cannot keep anything in the cache {}: {error}; it goes on without, and each start takes longer; \
+                 give another folder with --cache-dir, or `--cache-dir off`",
                 self.folder.display()
             );
         }

@@ -77,6 +77,9 @@ fn list(cache: &Cache, as_json: bool) -> anyhow::Result<()> {
         return write_json(&json!({ "folder": folder.to_string(), "entries": entries }));
     }
     let total = bytes(entries.iter().map(|entry| entry.len_bytes).sum());
+    if !cache.folder().exists() {
+        return write_stdout(&format!("{folder}: 0 entries; there is no such folder\n"));
+    }
     let lines: Vec<Vec<String>> = entries.iter().map(line).collect();
     write_stdout(&format!("{folder}: {} entries, {total}\n{}", entries.len(), aligned(&lines)))
 }

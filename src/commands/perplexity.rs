@@ -9,6 +9,7 @@ use unisonic_engine::{Engine, Score, score};
 
 use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::model::Capacity;
+use crate::numbers::whole;
 use crate::output::{progress_bar, write_json, write_stdout};
 use crate::{interrupt, model, text};
 
@@ -41,7 +42,7 @@ pub struct PerplexityArgs {
     #[command(flatten)]
     ids: IdsArgs,
     /// Scores only the beginning: this many tokens
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = whole(0..=usize::MAX))]
     max_tokens: Option<usize>,
     /// Prints one line of JSON: mean_nll, ppl, count, and logprobs and argmax of each scored token
     #[arg(long)]

@@ -19,6 +19,7 @@ use unisonic_engine::{Completion, Engine, GenerateOptions, SavedSession, Session
 use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::digest::LogitsDigest;
 use crate::model::Capacity;
+use crate::numbers::whole;
 use crate::output::{say, spinner, write_json, write_stdout};
 use crate::receipt::{Recorder, Subject};
 use crate::sampling::SamplingArgs;
@@ -28,14 +29,14 @@ use crate::{atomic, digest, interrupt, model, sessions, speculation, text};
 
 const EXAMPLES: &str = "\
 Examples:
-  unisonic run model.gguf \"The capital of France is\"          continue a text
+  unisonic run model.gguf \"The capital of France is\"
   unisonic run --chat model.gguf \"What is the capital of France?\"
-  unisonic run --chat --system \"Answer in French.\" model.gguf \"Good morning\"
+  unisonic run --chat --system \"Answer in French.\" model.gguf \"Good day\"
   printf 'def fibonacci(n):' | unisonic run --max-tokens 64 model.gguf -
-  unisonic run --json --ids 1,2,3 model.gguf                    token ids in, token ids out
+  unisonic run --json --ids 1,2,3 model.gguf              token ids in and out
   unisonic run --max-tokens 20 --save-session s model.gguf \"Once upon\"
-  unisonic run --max-tokens 20 --load-session s model.gguf      20 more tokens, as if it had been 40
-  unisonic run --temperature 0.8 --top-p 0.95 --seed 7 model.gguf \"Once upon a time\"
+  unisonic run --max-tokens 20 --load-session s model.gguf     20 more tokens
+  unisonic run --temperature 0.8 --top-p 0.95 --seed 7 model.gguf \"Once upon\"
 
 The same prompt, options and seed give the same answer everywhere. Without --temperature each step takes the most
 probable token.";
@@ -49,7 +50,7 @@ pub struct RunArgs {
     #[command(flatten)]
     prompt: PromptArgs,
     /// Most tokens to generate [default: until the model ends its answer or the context is full]
-    #[arg(short = 'n', long, value_name = "TOKENS")]
+    #[arg(short = 'n', long, value_name = "TOKENS", value_parser = whole(0..=u32::MAX))]
     max_tokens: Option<u32>,
     /// Prints nothing but one line of JSON: token_ids (end token included), text, stop, and what ran
     #[arg(long)]
@@ -59,7 +60,7 @@ pub struct RunArgs {
     logits_digest: bool,
     /// With --json, adds how probable the model finds each token, and its N most probable ones there: before
     /// penalties, bias, filters and temperature
-    #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_TOP_LOGPROBS)))]
+    #[arg(long, value_name = "N", requires = "json", value_parser = whole(0..=MAX_TOP_LOGPROBS))]
     logprobs: Option<u32>,
     /// Writes a receipt: model, options, tokens, and digests of all logits, for `unisonic verify` to
     /// recompute anywhere

@@ -10,7 +10,7 @@ use crate::{model, text};
 const EXAMPLES: &str = "\
 Examples:
   unisonic tokenize model.gguf \"Hello, world!\"
-  unisonic tokenize model.gguf - < book.txt                 the last line, on stderr, is their number
+  unisonic tokenize model.gguf - < book.txt        stderr says how many
   unisonic tokenize --literal model.gguf \"<|im_end|> as plain text\"
   unisonic tokenize --decode 19556,28,905,17 model.gguf";
 

@@ -24,6 +24,7 @@ use unisonic_engine::{Completion, DEFAULT_CONTEXT_LEN};
 
 use crate::cli::LoadArgs;
 use crate::model::Capacity;
+use crate::numbers::whole;
 use crate::output::{progress_bar, say};
 use crate::sampling::SamplingArgs;
 use crate::sessions::KvArgs;
@@ -52,7 +53,7 @@ day; 1 something else failed; 2 the command line is wrong.
 
 Examples:
   unisonic batch questions.jsonl -o answers.jsonl --model model.gguf
-  unisonic batch questions.jsonl -o answers.jsonl --model model.gguf --max-tokens 200 --temperature 0.7 --ordered";
+  unisonic batch questions.jsonl -o answers.jsonl -m model.gguf -n 200 --ordered";
 
 /// Tokens of KV cache for each of the requests that run at a time; they share all of it.
 const KV_TOKENS: u32 = 1024;
@@ -74,11 +75,11 @@ pub struct BatchArgs {
     #[arg(long)]
     ordered: bool,
     /// Lines that are worked on at a time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(1..=1024u32))]
     parallel: u32,
     /// Most tokens to generate for a line that does not say [default: until the model ends its answer or the
     /// context is full]
-    #[arg(short = 'n', long, value_name = "TOKENS")]
+    #[arg(short = 'n', long, value_name = "TOKENS", value_parser = whole(0..=u32::MAX))]
     max_tokens: Option<u32>,
     #[command(flatten)]
     sampling: SamplingArgs,

@@ -34,6 +34,7 @@ use self::machine::Machine;
 use self::measure::{Bench, Continuation, DIGEST_TOKENS, Test, Work};
 use self::results::{BandwidthFigure, Memory, Results, Row};
 use crate::cli::{FileArg, LoadArgs};
+use crate::numbers::whole;
 use crate::output::{progress_bar, write_json, write_stdout};
 use crate::{interrupt, model};
 
@@ -52,10 +53,10 @@ The digest is over the logits of 64 greedy tokens: the same for the same file an
 Examples:
   unisonic bench model.gguf
   unisonic bench --prefill 128,512 --decode 64 --depth 0,4096 model.gguf
-  unisonic bench --svg speed.svg model.gguf           the table, and a chart of it
+  unisonic bench --svg speed.svg model.gguf           the table, and a chart
   unisonic bench --report model.gguf > report.md      to paste into an issue
   unisonic bench --json model.gguf > bench.json
-  unisonic bench --profile --device cuda model.gguf   what each kernel of a step takes
+  unisonic bench --profile --device cuda model.gguf   what each kernel takes
 
 No model at hand? `unisonic synth` writes one with random weights in the shape of a real one.";
 
@@ -68,16 +69,16 @@ pub struct BenchArgs {
     #[command(flatten)]
     file: FileArg,
     /// Lengths of prompts, separated by commas; 0 measures none
-    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', default_value = "512")]
+    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(0..=u32::MAX), default_value = "512")]
     prefill: Vec<u32>,
     /// Tokens of decode measurements, separated by commas; 0 measures none
-    #[arg(short = 'n', long, value_name = "TOKENS", value_delimiter = ',', default_value = "64")]
+    #[arg(short = 'n', long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(0..=u32::MAX), default_value = "64")]
     decode: Vec<u32>,
     /// Tokens in the KV cache before a test begins, separated by commas
-    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', default_value = "0")]
+    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(0..=u32::MAX), default_value = "0")]
     depth: Vec<u32>,
     /// Measurements of each test
-    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = whole(1..=u32::MAX))]
     repetitions: u32,
     /// Leaves out the bandwidth of memory, and so the floor
     #[arg(long)]

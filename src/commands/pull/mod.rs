@@ -32,6 +32,7 @@ use unisonic_core::format::GgufFile;
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_planner::PlanOptions;
 
+use crate::numbers::whole;
 use crate::output::{say, spinner, write_json, write_stdout_bytes};
 use choice::{choose, models};
 use download::{Wanted, fetch};
@@ -43,10 +44,10 @@ use retry::Retries;
 
 const EXAMPLES: &str = "\
 Examples:
-  unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF             lists the models of a repository
-  unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M      fetches one by its quantisation
+  unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF           lists models
+  unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M    fetches one
   unisonic pull --dir models bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
-  unisonic run \"$(unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M)\" \"Hello\"
+  unisonic run \"$(unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M)\" Hi
 
 Files go to the cache that the hub's other tools use: HF_HUB_CACHE, or `hub` in HF_HOME, or
 ~/.cache/huggingface/hub. stdout gets the path of the file, of a sharded model that of the first. A
@@ -76,10 +77,10 @@ pub struct PullArgs {
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
     /// How often to try again when a connection is lost or a server is busy, without getting any further
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(0..=u32::MAX))]
     retries: u32,
     /// Gives a connection up when nothing arrives for so long
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(1..=86_400u64))]
     timeout: u64,
     /// Prints one line of JSON: path, paths, repo, commit, size_bytes, sha256, received_bytes, runs
     #[arg(long)]

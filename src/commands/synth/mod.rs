@@ -9,13 +9,11 @@ mod shapes;
 mod tensors;
 mod weights;
 
-use std::fs::Permissions;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use unisonic_core::format::{GgufStream, WriteError};
 
@@ -23,8 +21,9 @@ use self::quant::Quant;
 use self::shapes::{Hyperparameters, SHAPES};
 use self::tensors::{Content, Tensor};
 use self::weights::Weights;
-use crate::interrupt;
+use crate::numbers::whole;
 use crate::output::{bytes, bytes_bar, say, write_stdout};
+use crate::{atomic, interrupt};
 
 const DETAILS: &str = "\
 The file has the size and the speed of the real model, but what it writes is noise: for measuring speed and memory \
@@ -60,13 +59,13 @@ pub struct SynthArgs {
     #[arg(long, value_name = "QUANT", default_value = "q4_k_m")]
     quant: Quant,
     /// Only this many layers [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     layers: Option<u32>,
     /// The context that the file says it was made for [default: the shape's]
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(2..=1 << 28))]
+    #[arg(long, value_name = "TOKENS", value_parser = whole(2..=1u32 << 28))]
     context: Option<u32>,
     /// Another seed gives other weights
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole(0..=u64::MAX))]
     seed: u64,
     /// Replaces OUT if it exists
     #[arg(long)]
@@ -131,14 +130,9 @@ fn write(
     len_bytes: u64,
     body: impl FnOnce(&mut BufWriter<&std::fs::File>) -> Result<bool, WriteError>,
 ) -> anyhow::Result<bool> {
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As a new file has it; the process's mask takes off what users do not want.
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".unisonic-synth-").permissions(Permissions::from_mode(0o666));
     // From here on an interrupt ends this function, which removes the file.
     interrupt::defer_first_interrupt();
-    let file =
-        builder.tempfile_in(folder).with_context(|| format!("cannot write into {}", folder.display()))?;
+    let file = atomic::unnamed(out)?;
     let mut buffered = BufWriter::with_capacity(PIECE_LEN_BYTES, file.as_file());
     let explain = |error: WriteError| match error.at(out) {
         WriteError::Io { problem, .. } if problem.kind() == ErrorKind::StorageFull => anyhow::anyhow!(
