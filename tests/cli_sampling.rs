@@ -115,7 +115,8 @@ fn options_that_cannot_be_are_named() {
     ] {
         // Which tokens there are is the model's to say.
         let code = if args[0] == "--logit-bias" { 1 } else { 2 };
-        let all = [&["run", &model(), PROMPT], &args[..]].concat();
+        let model = model();
+        let all = [&["run", model.as_str(), PROMPT], &args[..]].concat();
         assert_says(&failed(unisonic(&all), code), &[says]);
     }
     for useless in [["--seed", "1"], ["--top-k", "5"], ["--min-p", "0.1"], ["--logit-bias", "65"]] {
