@@ -18,6 +18,9 @@ fn ids(line: &Json) -> Vec<u64> {
     line["token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect()
 }
 
+/// The model's end token is not drawn.
+const NO_END: &str = "2=-inf";
+
 #[test]
 fn twenty_and_twenty_tokens_are_forty_in_another_process_on_another_device() {
     let folder = tempfile::tempdir().unwrap();
@@ -26,8 +29,19 @@ fn twenty_and_twenty_tokens_are_forty_in_another_process_on_another_device() {
     let prompt = "A prompt that is longer than one page of keys and values, which has sixty-four of them.";
     let choices: [&[&str]; 3] = [
         &[],
-        &["--temperature", "0.9", "--seed", "5"],
-        &["--temperature", "1.1", "--repeat-penalty", "1.4", "--repeat-last-n", "30", "--top-k", "40"],
+        &["--temperature", "0.9", "--seed", "5", "--logit-bias", NO_END],
+        &[
+            "--temperature",
+            "1.1",
+            "--repeat-penalty",
+            "1.4",
+            "--repeat-last-n",
+            "30",
+            "--top-k",
+            "40",
+            "--logit-bias",
+            NO_END,
+        ],
     ];
     for choice in choices {
         let (forty, _) = run(&[&["-n", "40", &model, prompt], choice].concat());

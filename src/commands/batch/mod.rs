@@ -53,7 +53,7 @@ day; 1 something else failed; 2 the command line is wrong.
 
 Examples:
   unisonic batch questions.jsonl -o answers.jsonl --model model.gguf
-  unisonic batch questions.jsonl -o answers.jsonl -m model.gguf -n 200 --ordered";
+  unisonic batch in.jsonl -o out.jsonl -m model.gguf -n 200 --ordered";
 
 /// Tokens of KV cache for each of the requests that run at a time; they share all of it.
 const KV_TOKENS: u32 = 1024;
