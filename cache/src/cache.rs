@@ -77,11 +77,6 @@ impl Cache {
         value
     }
 
-    /// Whether there is a value of a key, whole or not.
-    pub fn contains(&self, key: &Key) -> bool {
-        self.path(key).exists()
-    }
-
     /// Pages of keys and values are the user's own folder: the first damage there is a warning.
     fn report_damage(&self, key: &Key, path: &Path) {
         if key.kind == Kind::KvPage && !self.warned.swap(true, Ordering::Relaxed) {

@@ -161,32 +161,42 @@ impl RowStages {
                 let quad = k.local_id() + first;
                 let quad = if exists.is_some() { quad.min(k.u32(quads - 1)) } else { quad };
                 let (tile, at) = (quad >> (len / 4).trailing_zeros(), (quad & (len / 4 - 1)) * 4);
-                let unit =
-                    (first_tile + tile).min(k.u32(self.layout.tiles() - 1)) * self.layout.superblocks() + s;
+                let unit = self.unit(k, first_tile + tile, s);
                 let four = from.load_vector(unit * len + at, 4);
-                let places = match region {
-                    // Words t and 4 + t of two blocks of the column.
-                    Region::Planes if self.columns => {
-                        let (chunk, column, t) = (at >> 7, tile * 8 + ((at >> 4) & 7), (at >> 2) & 3);
-                        let first = column * COLUMN_LEN + chunk * 16 + t;
-                        (0..4).map(|part| (first + 4 * part, four.part(part))).collect()
+                let places = match self.places_in_columns(region, tile, at) {
+                    Some(places) => {
+                        places.into_iter().zip(0..).map(|(to, part)| (to, four.part(part))).collect()
                     }
-                    // Words t and 4 + t, then t + 1 and 5 + t of the column.
-                    Region::Digits(_) if self.columns => {
-                        let (column, t) = (tile * 8 + (at >> 3), (at >> 1) & 3);
-                        let first = column * DIGITS_LEN + t;
-                        [0, 4, 1, 5]
-                            .into_iter()
-                            .zip(0..)
-                            .map(|(at, part)| (first + at, four.part(part)))
-                            .collect()
-                    }
-                    _ => vec![(quad * 4, four)],
+                    None => vec![(quad * 4, four)],
                 };
                 held.push(Held { to, places, exists });
             }
         }
         held
+    }
+
+    /// Where the four elements from `at` of a tile's unit on go, where the region lies column by column.
+    fn places_in_columns<'k>(self, region: Region, tile: V<'k>, at: V<'k>) -> Option<[V<'k>; 4]> {
+        match region {
+            // Words t and 4 + t of two blocks of the column.
+            Region::Planes if self.columns => {
+                let (chunk, column, t) = (at >> 7, tile * 8 + ((at >> 4) & 7), (at >> 2) & 3);
+                let first = column * COLUMN_LEN + chunk * 16 + t;
+                Some([0, 4, 8, 12].map(|word| first + word))
+            }
+            // Words t and 4 + t, then t + 1 and 5 + t of the column.
+            Region::Digits(_) if self.columns => {
+                let (column, t) = (tile * 8 + (at >> 3), (at >> 1) & 3);
+                let first = column * DIGITS_LEN + t;
+                Some([0, 4, 1, 5].map(|word| first + word))
+            }
+            _ => None,
+        }
+    }
+
+    /// The unit of a tile and superblock; past the last tile, that of the last.
+    fn unit<'k>(self, k: &'k Build, tile: V<'k>, s: V<'k>) -> V<'k> {
+        tile.min(k.u32(self.layout.tiles() - 1)) * self.layout.superblocks() + s
     }
 
     /// Begins to copy superblock `s` of the tiles from `first_tile` on into its stage.
@@ -205,8 +215,7 @@ impl RowStages {
             };
             let len = self.layout.unit_len(region);
             each_quad(k, self.invocations, self.tiles, len, |tile, at| {
-                let unit =
-                    (first_tile + tile).min(k.u32(self.layout.tiles() - 1)) * self.layout.superblocks() + s;
+                let unit = self.unit(k, first_tile + tile, s);
                 to.copy_async((stage * self.tiles + tile) * len + at, from, unit * len + at);
             });
         }
