@@ -7,14 +7,18 @@ use crate::cli::Cli;
 use crate::output::write_stdout;
 
 const DETAILS: &str = "\
-Where the script goes:
-  bash        unisonic completions bash > ~/.local/share/bash-completion/completions/unisonic
-              (needs the package bash-completion)
-  zsh         unisonic completions zsh > ~/.zfunc/_unisonic
-              (with `fpath+=(~/.zfunc); autoload -Uz compinit; compinit` in ~/.zshrc)
-  fish        unisonic completions fish > ~/.config/fish/completions/unisonic.fish
-  elvish      unisonic completions elvish >> ~/.config/elvish/rc.elv
-  powershell  unisonic completions powershell >> $PROFILE
+Where the script goes, for your account:
+  bash (needs the package bash-completion)
+    unisonic completions bash \\
+      > ~/.local/share/bash-completion/completions/unisonic
+  zsh (with `fpath+=(~/.zfunc); autoload -Uz compinit; compinit` in ~/.zshrc)
+    unisonic completions zsh > ~/.zfunc/_unisonic
+  fish
+    unisonic completions fish > ~/.config/fish/completions/unisonic.fish
+  elvish
+    unisonic completions elvish >> ~/.config/elvish/rc.elv
+  powershell
+    unisonic completions powershell >> $PROFILE
 
 Make the folder first if there is none; new shells complete.";
 

@@ -47,7 +47,8 @@ Examples:
   unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF           lists models
   unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M    fetches one
   unisonic pull --dir models bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
-  unisonic run \"$(unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M)\" Hi
+  model=$(unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M)
+  unisonic run \"$model\" Hi                                   runs it
 
 Files go to the cache that the hub's other tools use: HF_HUB_CACHE, or `hub` in HF_HOME, or
 ~/.cache/huggingface/hub. stdout gets the path of the file, of a sharded model that of the first. A
