@@ -35,6 +35,7 @@ SPIRV_TESTS = [
 PARTS = {
     "table": (["core/src/kir/op.rs", "core/src/kir/abi.rs"], CORE_TESTS + PTX_TESTS + SPIRV_TESTS),
     "legaliser": (["core/src/kir/legal/*.rs"], CORE_TESTS),
+    "rules": (["core/src/kir/verify/*.rs", "core/src/kir/waits.rs", "core/src/kir/join.rs", "core/src/kir/uniform.rs"], CORE_TESTS),
     "ptx": (["backend-cuda/src/ptx/*.rs"], PTX_TESTS),
     "spirv": (["backend-vulkan/src/spirv/*.rs"], SPIRV_TESTS),
 }

@@ -22,21 +22,26 @@ fn every_kernel_is_assembled() {
     }
 }
 
-/// Samples of templates, for each target in turn. Targets without matrix products get the others: on such a
-/// device their forms are chosen.
+/// Samples of templates: in the tier `full` each for every target, else for each target in turn. Targets
+/// without matrix products get those without them: on such a device these forms are chosen.
 #[test]
 fn samples_are_assembled() {
     const TOGETHER: usize = 32;
     let Some(ptxas) = ptxas::find() else { return };
+    let full = ptxas::leaves_out_nothing("assembling each sample for every target, not for one in turn");
     let mut waiting: BTreeMap<Target, Vec<Kernel>> = BTreeMap::new();
     for (number, sample) in samples(Extent::Pairs).enumerate() {
-        let target = Target::ALL[number % Target::ALL.len()];
-        let has_matrices = sample.kernel.to_string().contains("= mma");
-        let target = if has_matrices && !target.caps().mma32 { Target::Sm86 } else { target };
-        let of_target = waiting.entry(target).or_default();
-        of_target.push(Kernel { name: format!("{}_{number}", sample.kernel.name), ..sample.kernel });
-        if of_target.len() == TOGETHER {
-            assemble_together(&ptxas, std::mem::take(of_target), target);
+        let kernel = Kernel { name: format!("{}_{number}", sample.kernel.name), ..sample.kernel };
+        let has_matrices = kernel.to_string().contains("= mma");
+        let in_turn = Target::ALL[number % Target::ALL.len()];
+        let in_turn = if has_matrices && !in_turn.caps().mma32 { Target::Sm86 } else { in_turn };
+        let can_run = |target: &Target| !has_matrices || target.caps().mma32;
+        for target in Target::ALL.into_iter().filter(|target| *target == in_turn || full && can_run(target)) {
+            let of_target = waiting.entry(target).or_default();
+            of_target.push(kernel.clone());
+            if of_target.len() == TOGETHER {
+                assemble_together(&ptxas, std::mem::take(of_target), target);
+            }
         }
     }
     for (target, kernels) in waiting.into_iter().filter(|(_, kernels)| !kernels.is_empty()) {
