@@ -1,6 +1,6 @@
 //! Kernels that no text and no builder makes: what the verifier says of data that is wrong.
 
-use super::super::build::kernel;
+use super::super::build::{Build, V, kernel};
 use super::super::kernel::{Attr, Block, Carried, Inst, Object, ObjectId, Param, ParamId, Stmt};
 use super::super::op::Op;
 use super::super::types::Scalar;
@@ -138,6 +138,64 @@ fn a_record_as_long_as_allowed_is_right() {
     assert_eq!(rules(&kernel), []);
     kernel.params.extend([Param { name: "last".into(), scalar: Scalar::I32 }]);
     assert_eq!(rules(&kernel), [Rule::RecordLen]);
+}
+
+/// Each array begins at 16 bytes: a hundred words take 1600 bytes.
+#[test]
+fn shared_memory_as_long_as_allowed_is_right() {
+    let mut kernel = right();
+    let words = (MAX_SHARED_LEN_BYTES / WORD_LEN_BYTES) as u32 - 400;
+    for (number, len) in std::iter::repeat_n(1, 100).chain([words]).enumerate() {
+        let space = Space::Shared { len };
+        kernel.objects.push(Object { name: format!("s{number}"), elem: Scalar::F32, space });
+    }
+    assert_eq!(rules(&kernel), []);
+    let last = kernel.objects.last_mut().expect("an array");
+    last.space = Space::Shared { len: words + 1 };
+    assert_eq!(rules(&kernel), [Rule::SharedLen]);
+}
+
+/// A kernel with branches and loops in each other by turns, so deep.
+fn nested(depth: usize) -> Kernel {
+    fn level(k: &Build, left: usize) {
+        let (zero, three) = (k.u32(0), k.u32(3));
+        match left {
+            0 => {}
+            _ if left.is_multiple_of(2) => k.each(zero, three, 1, |_| level(k, left - 1)),
+            _ => k.when(zero.lt(three), || level(k, left - 1)),
+        }
+    }
+    kernel("nested", 32, |k| level(k, depth))
+}
+
+#[test]
+fn blocks_as_deep_as_allowed_are_right() {
+    assert_eq!(rules(&nested(MAX_DEPTH)), []);
+    assert!(rules(&nested(MAX_DEPTH + 1)).contains(&Rule::Depth));
+}
+
+/// A kernel that waits in the first turn of all of so many loops in each other, and then writes.
+fn waits_in_first_turn(loops: u32) -> Kernel {
+    fn level<'k>(k: &'k Build, left: u32, turn: V<'k>, then: &dyn Fn()) {
+        if left == 0 {
+            k.when(turn.eq(k.u32(0)), || k.wait_launches());
+            return then();
+        }
+        k.each(k.u32(0), k.u32(2), 1, |index| level(k, left - 1, turn + index, then));
+    }
+    kernel("waits", 32, |k| {
+        let y = k.write("y", Scalar::U32);
+        level(k, loops, k.u32(0), &|| y.store(k.local_id(), k.local_id()));
+    })
+}
+
+/// The first turns of four loops in each other are looked at by themselves; of more it would take too long.
+#[test]
+fn waits_in_the_first_turn_of_four_loops_are_seen() {
+    for loops in 1..=4 {
+        assert_eq!(rules(&waits_in_first_turn(loops)), [], "{loops} loops");
+    }
+    assert!(rules(&waits_in_first_turn(5)).contains(&Rule::WaitLaunches));
 }
 
 /// What the text form cannot say is a fault, told once: which type has which number, and types of nobody.
