@@ -86,6 +86,10 @@ fn every_rule_can_be_broken() {
     breaks(Rule::Attribute, |k| inst(k, Op::Load).attr = Attr::Object(ObjectId(7)));
     breaks(Rule::Attribute, |k| inst(k, Op::Param).attr = Attr::Param(ParamId(7)));
     breaks(Rule::Access, |k| k.objects[0].space = Space::Write);
+    breaks(Rule::Access, |k| {
+        let store = inst(k, Op::Store);
+        store.operands[1] = store.operands[0];
+    });
     breaks(Rule::Yield, |k| the_loop(k).3.yields.clear());
     breaks(Rule::Step, |k| *the_loop(k).1 = 0);
     breaks(Rule::Uniform, |k| {
