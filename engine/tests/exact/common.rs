@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use unisonic_core::format::GgufFile;
+use unisonic_core::format::{GgufFile, Metadata, Value};
 use unisonic_core::numerics::sampling::{DrawKey, Temperature, draw};
 use unisonic_core::plan::Device;
 use unisonic_cpu::native::CpuDevice;
@@ -24,6 +24,15 @@ pub fn quick() -> bool {
     matches!(std::env::var("UNISONIC_TIER").as_deref(), Err(_) | Ok("quick"))
 }
 
+/// One of these by the tier of this run: quick, ci or full.
+pub fn tier_choice<T>(quick_choice: T, ci: T, full: T) -> T {
+    match std::env::var("UNISONIC_TIER").as_deref() {
+        _ if quick() => quick_choice,
+        Ok("full") => full,
+        _ => ci,
+    }
+}
+
 pub fn options() -> EngineOptions<'static> {
     EngineOptions { max_outputs: 64, ..EngineOptions::default() }
 }
@@ -38,6 +47,20 @@ pub fn file(quant: &str) -> GgufFile {
 pub fn load(device: &dyn Device, quant: &str, options: &EngineOptions<'_>) -> Engine {
     let file = file(quant);
     let mut engine = Engine::load(file.metadata(), file.tensors(), &file, device, options, &|_| {}).unwrap();
+    engine.set_costs(StepCosts::known(CHEAP_ROWS));
+    engine
+}
+
+/// The same with a context of so many tokens, which may be more than it was made for: what it says then is of no use, but
+/// has to be the same however it is computed.
+pub fn load_long(device: &dyn Device, quant: &str, context_len: u32, options: &EngineOptions<'_>) -> Engine {
+    let (file, mut metadata) = (file(quant), Metadata::default());
+    for (key, value) in file.metadata().iter() {
+        let value = if key == "llama.context_length" { Value::U32(context_len) } else { value.clone() };
+        assert!(metadata.insert(key, value));
+    }
+    let options = EngineOptions { context_len: Some(context_len), ..options.clone() };
+    let mut engine = Engine::load(&metadata, file.tensors(), &file, device, &options, &|_| {}).unwrap();
     engine.set_costs(StepCosts::known(CHEAP_ROWS));
     engine
 }

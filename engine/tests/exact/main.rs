@@ -14,8 +14,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
+mod long_runs;
 mod product;
+mod random_schedules;
 mod receipts;
+mod requests;
 mod reuse;
 mod saved;
 mod schedules;
