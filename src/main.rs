@@ -10,6 +10,7 @@ mod atomic;
 mod cache_dir;
 mod cli;
 mod commands;
+mod constraint;
 mod digest;
 mod interrupt;
 mod model;

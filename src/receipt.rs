@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use unisonic_core::format::GgufFile;
+use unisonic_engine::constraint::ConstrainedAnswer;
 use unisonic_engine::receipt::{LogitsChain, MadeWith, ModelId, Receipt};
 use unisonic_engine::sampling::SamplerOptions;
 use unisonic_engine::{Completion, Digest, Engine};
@@ -24,6 +25,7 @@ pub struct Subject<'a> {
     pub engine: &'a Engine,
     pub load: &'a LoadArgs,
     pub sampler: SamplerOptions,
+    pub answer: Option<ConstrainedAnswer>,
     pub prompt: &'a [u32],
 }
 
@@ -43,6 +45,7 @@ impl Recorder {
                 passes_off: subject.load.passes_off.clone(),
             },
             sampler: subject.sampler,
+            answer: subject.answer,
             prompt_ids: subject.prompt.to_vec(),
             output_ids: Vec::new(),
             stop: String::new(),

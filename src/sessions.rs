@@ -15,7 +15,8 @@ use crate::cli::parse_size;
 #[command(next_help_heading = "Sessions")]
 pub struct SessionArgs {
     /// Goes on with a sequence of --save-session, on any device, as if it had never ended. The prompt, if
-    /// there is one, is appended as it is; options of sampling are those of before unless some are given
+    /// there is one, is appended as it is and begins a new answer; without one the answer goes on, under the schema
+    /// or grammar it had. Options of sampling are those of before unless some are given
     #[arg(long, value_name = "PATH", conflicts_with = "chat")]
     load_session: Option<PathBuf>,
     /// Writes the whole sequence in the end, with its keys and values and the options of sampling

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use unisonic_core::plan::DeviceError;
 use unisonic_planner::PlanError;
 
+use crate::constraint::ConstraintError;
 use crate::sampling::SamplerError;
 
 /// An error of loading or running a model.
@@ -19,6 +20,9 @@ pub enum EngineError {
     /// Options of sampling that are not right, or nothing to choose from.
     #[error(transparent)]
     Sampling(#[from] SamplerError),
+    /// A constraint that is not right, or a grammar that failed.
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
     /// A session of another engine, whose pages hold nothing here.
     #[error("the session belongs to another engine; extend it with the engine that made it")]
     ForeignSession,

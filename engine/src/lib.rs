@@ -4,6 +4,7 @@
 //! - [`kv`]: pages of keys and values, and the prefix tree by which new sequences reuse those of earlier
 //!   ones.
 //! - [`generate`](generate()): continuation of a prompt; [`score`]: teacher-forced log-probabilities.
+//! - [`constraint`]: answers that follow a JSON schema or a grammar.
 //! - [`draft`]: speculation, tokens that are guessed and then checked in one step.
 //! - [`schedule`]: many requests on one engine.
 //! - [`SavedSession`]: a sequence in a file, to be continued by another process on any device.
@@ -17,6 +18,7 @@
 //! Start reading at [`Engine::extend`].
 
 pub mod chat;
+pub mod constraint;
 mod digest;
 pub mod draft;
 mod engine;

@@ -1,7 +1,8 @@
 //! Sequences in files: `--save-session` and `--load-session`.
 //!
 //! What a sequence goes on from is its tokens and how they are chosen: draws are keyed by seed and position,
-//! and the window of penalties is the end of the tokens. Keys and values follow from the tokens; the full
+//! and the window of penalties is the end of the tokens. The position in a grammar follows from the constraint and the
+//! tokens since the start of the answer. Keys and values follow from the tokens; the full
 //! pages of them are in the file too, so that nothing is run again, where the device gives them out and takes
 //! them. Elsewhere they are computed again, to the same bits.
 //!
@@ -15,6 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::constraint::ConstrainedAnswer;
 use crate::sampling::SamplerOptions;
 use crate::{Digest, Engine, EngineError, Session};
 
@@ -36,6 +38,9 @@ struct Header {
     model: Digest,
     profile: String,
     sampler: SamplerOptions,
+    /// What the answer at the end of the tokens follows, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer: Option<ConstrainedAnswer>,
     tokens: Vec<u32>,
     pages: usize,
     page_len_bytes: usize,
@@ -94,11 +99,23 @@ impl SavedSession {
             model,
             profile: engine.device().profile.clone(),
             sampler,
+            answer: None,
             tokens: tokens.to_vec(),
             pages: pages.len(),
             page_len_bytes: pages.first().map_or(0, Vec::len),
         };
         Ok(Self { header, pages })
+    }
+
+    /// The same with what the answer at its end follows.
+    pub fn with_answer(mut self, answer: Option<ConstrainedAnswer>) -> Self {
+        self.header.answer = answer;
+        self
+    }
+
+    /// What the answer at its end follows, if anything.
+    pub fn answer(&self) -> Option<&ConstrainedAnswer> {
+        self.header.answer.as_ref()
     }
 
     /// All tokens.
@@ -168,6 +185,9 @@ impl SavedSession {
             return Err(SavedSessionError::Version(version.unisonic_session));
         }
         let header: Header = serde_json::from_slice(header).map_err(json)?;
+        if header.answer.as_ref().is_some_and(|answer| answer.start > header.tokens.len()) {
+            return Err(damaged("its answer begins behind its end"));
+        }
         if header.pages.checked_mul(header.page_len_bytes) != Some(pages.len()) {
             return Err(damaged("it has not as many pages as it says"));
         }

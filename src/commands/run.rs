@@ -11,12 +11,14 @@ use serde_json::{Value as Json, json};
 use unisonic_core::format::GgufFile;
 use unisonic_core::plan::DeviceInfo;
 use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
+use unisonic_engine::constraint::ConstrainedAnswer;
 use unisonic_engine::draft::Drafter;
 use unisonic_engine::sampling::{Logprobs, MAX_TOP_LOGPROBS, Sampler, TokenLogprob, logprobs};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
-use unisonic_engine::{Completion, Engine, GenerateOptions, SavedSession, Session, Stop, generate};
+use unisonic_engine::{Completion, Engine, GenerateOptions, Sample, SavedSession, Session, Stop, generate};
 
 use crate::cli::{FileArg, IdsArgs, LoadArgs};
+use crate::constraint::ConstraintArgs;
 use crate::digest::LogitsDigest;
 use crate::model::Capacity;
 use crate::numbers::whole;
@@ -25,7 +27,7 @@ use crate::receipt::{Recorder, Subject};
 use crate::sampling::SamplingArgs;
 use crate::sessions::{KvArgs, SessionArgs};
 use crate::speculation::SpeculationArgs;
-use crate::{atomic, digest, interrupt, model, sessions, speculation, text};
+use crate::{atomic, constraint, digest, interrupt, model, sessions, speculation, text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +38,7 @@ Examples:
   unisonic run --json --ids 1,2,3 model.gguf              token ids in and out
   unisonic run --max-tokens 20 --save-session s model.gguf \"Once upon\"
   unisonic run --max-tokens 20 --load-session s model.gguf     20 more tokens
+  unisonic run --json-schema '{\"type\": \"array\", \"items\": {\"type\": \"integer\"}}' model.gguf \"The first primes: \"
   unisonic run --temperature 0.8 --top-p 0.95 --seed 7 model.gguf \"Once upon\"
 
 The same prompt, options and seed give the same answer everywhere. Without --temperature each step takes the most
@@ -68,6 +71,8 @@ pub struct RunArgs {
     receipt: Option<PathBuf>,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    constraint: ConstraintArgs,
     #[command(flatten)]
     sessions: SessionArgs,
     #[command(flatten)]
@@ -128,6 +133,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let prompt = sequence(&args.prompt, &file, &tokenizer, saved.as_ref())?;
     tracing::debug!(?prompt, "prompt ids");
+    let follows = follows(args, saved.as_ref(), &prompt)?;
+    // What is wrong with it is said before a large model is loaded.
+    let grammar = constraint::grammar(follows.as_ref(), &tokenizer)?;
     let capacity = Capacity {
         context_len: args.load.context,
         sequences: 1,
@@ -143,14 +151,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Some(saved) if !args.sampling.is_given() => saved.sampler().clone(),
         _ => args.sampling.options(),
     };
-    let sampler = Sampler::new(&options, engine.plan().vocab_len)?;
+    let sampler = constraint::sampler(Sampler::new(&options, engine.plan().vocab_len)?, grammar);
     let drafter = args.speculation.drafter(&file, &args.load, &engine)?;
     let mut session = session(args, &mut engine, saved.as_ref(), &prompt)?;
     let known = session.tokens().len();
 
     let recorder = args.receipt.as_deref().zip(sha256).map(|(path, sha256)| {
-        let (engine, load, sampler) = (&engine, &args.load, options.clone());
-        Recorder::new(path, Subject { file: &file, sha256, engine, load, sampler, prompt: &prompt })
+        let (engine, load) = (&engine, &args.load);
+        let (sampler, answer) = (options.clone(), follows.clone());
+        Recorder::new(path, Subject { file: &file, sha256, engine, load, sampler, answer, prompt: &prompt })
     });
     let mut steps = Steps { sampler, drafter, recorder };
     let answer = answer(&mut engine, &mut session, &mut steps, &tokenizer, &prompt, args)?;
@@ -160,7 +169,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if let (Some(path), Some(sha256)) = (&args.sessions.save_session, sha256) {
         let tokens = [&prompt[..], &answer.completion.token_ids].concat();
         let saved = SavedSession::of(&mut engine, &session, &tokens, sha256, options)?;
-        sessions::save(path, &saved)?;
+        sessions::save(path, &saved.with_answer(follows))?;
     }
     if args.json {
         write_json(&answer_json(&answer, args, engine.device(), prompt.len()))?;
@@ -171,6 +180,19 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     Ok(match answer.completion.stop {
         Stop::Cancelled => ExitCode::from(interrupt::EXIT_CODE),
         _ => ExitCode::SUCCESS,
+    })
+}
+
+/// What the answer follows: what is asked for, or if nothing is and a saved answer goes on, what that does.
+fn follows(
+    args: &RunArgs,
+    saved: Option<&SavedSession>,
+    prompt: &[u32],
+) -> anyhow::Result<Option<ConstrainedAnswer>> {
+    Ok(match (args.constraint.read()?, saved) {
+        (Some(constraint), _) => Some(ConstrainedAnswer { start: prompt.len(), constraint }),
+        (None, Some(saved)) if saved.tokens().len() == prompt.len() => saved.answer().cloned(),
+        (None, _) => None,
     })
 }
 
@@ -190,7 +212,7 @@ fn session(
 
 /// What takes part in each step beside the engine.
 struct Steps {
-    sampler: Sampler,
+    sampler: Box<dyn Sample>,
     drafter: Option<Box<dyn Drafter>>,
     recorder: Option<Recorder>,
 }
@@ -233,7 +255,7 @@ fn answer(
     let options = GenerateOptions {
         max_tokens: args.max_tokens,
         cancelled: Some(&interrupt::requested),
-        sampler: Some(&mut steps.sampler),
+        sampler: Some(&mut *steps.sampler),
         drafter: steps.drafter.as_deref_mut().map(|drafter| drafter as _),
     };
     let completion = generate(

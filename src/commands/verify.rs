@@ -11,7 +11,7 @@ use unisonic_engine::sampling::Sampler;
 use crate::cli::LoadArgs;
 use crate::model::Capacity;
 use crate::output::{progress_bar, write_json, write_stdout};
-use crate::{digest, interrupt, model};
+use crate::{constraint, digest, interrupt, model};
 
 /// Exit code of a result that is not what the receipt says.
 const EXIT_DIFFERENT: u8 = 3;
@@ -59,6 +59,10 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let tokens = receipt.prompt_ids.len() + receipt.output_ids.len();
     // Said before a large model is loaded.
     receipt.check(digest::model_sha256(&file)?, &receipt.profile)?;
+    let grammar = match &receipt.answer {
+        Some(answer) => constraint::grammar(Some(answer), &model::tokenizer(&file, path)?)?,
+        None => None,
+    };
     let capacity = Capacity {
         context_len: args.load.context.or(u32::try_from(tokens).ok()),
         sequences: 1,
@@ -69,11 +73,11 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let vocab_len = engine.plan().vocab_len;
     model::check_ids(&receipt.prompt_ids, vocab_len)?;
     model::check_ids(&receipt.output_ids, vocab_len)?;
-    let mut sampler = Sampler::new(&receipt.sampler, vocab_len)?;
+    let mut sampler = constraint::sampler(Sampler::new(&receipt.sampler, vocab_len)?, grammar);
 
     let steps = receipt.output_ids.len();
     let bar = progress_bar("recomputing", steps as u64);
-    let verdict = verify(&mut engine, &receipt, &mut sampler, &mut |done| bar.set_position(done as u64));
+    let verdict = verify(&mut engine, &receipt, &mut *sampler, &mut |done| bar.set_position(done as u64));
     bar.finish_and_clear();
     let verdict = verdict?;
     let device = &engine.device().id;

@@ -7,7 +7,7 @@ pub struct Confidence(usize);
 /// Lengths of matches from which on each class counts.
 const MATCH_LENS: [usize; 8] = [1, 2, 3, 4, 6, 9, 17, 33];
 /// Share of guessed tokens that come true, before anything was measured.
-const EXPECTED: [f64; 8] = [0.1, 0.2, 0.35, 0.5, 0.6, 0.75, 0.85, 0.95];
+const EXPECTED: [f64; 9] = [0.1, 0.2, 0.35, 0.5, 0.6, 0.75, 0.85, 0.95, 0.9];
 /// How many measured tokens that expectation is worth.
 const EXPECTED_WEIGHT: f64 = 4.0;
 /// What remains of older measurements after each new one.
@@ -21,6 +21,9 @@ impl Confidence {
 
     /// Of a guess by a model.
     pub const MODEL: Self = Self(5);
+
+    /// Of what a grammar leaves no choice about but how it is cut into tokens.
+    pub const FORCED: Self = Self(8);
 }
 
 /// What drafting did, summed up.
@@ -37,8 +40,8 @@ pub struct DraftStats {
 /// Measured share of guessed tokens that come true, for each class of confidence: recent guesses count most.
 #[derive(Clone, Debug, Default)]
 pub struct Acceptance {
-    accepted: [f64; 8],
-    checked: [f64; 8],
+    accepted: [f64; 9],
+    checked: [f64; 9],
     /// Sums since the beginning.
     pub stats: DraftStats,
 }

@@ -1,5 +1,7 @@
 //! One sequence on its way from prompt to end, whoever runs its rows.
 
+use std::ops::ControlFlow;
+
 use unisonic_core::plan::PAGE_TOKENS;
 
 use super::{Sample, Stop};
@@ -36,6 +38,12 @@ pub(crate) struct Turn {
     /// Tokens in the session before.
     base: usize,
     confidence: Option<Confidence>,
+}
+
+/// Who knows what may come.
+struct Guessers<'a> {
+    sampler: &'a mut dyn Sample,
+    drafter: &'a mut dyn Drafter,
 }
 
 impl Turn {
@@ -82,6 +90,37 @@ impl Generation {
         Ok(Some(if enough { Stop::Length } else { Stop::Context }))
     }
 
+    /// Whether the sequence has come to an end before its next step.
+    pub(crate) fn end(
+        &self,
+        engine: &Engine,
+        sampler: &mut (dyn Sample + '_),
+    ) -> Result<Option<Stop>, EngineError> {
+        if let Some(stop) = self.limit(engine)? {
+            return Ok(Some(stop));
+        }
+        // Later ends are seen as they come.
+        let complete = self.generated().is_empty() && sampler.is_complete(&self.tokens)?;
+        Ok(complete.then_some(Stop::Grammar))
+    }
+
+    /// Whether the sequence ends with the token that was just chosen; `flow` is what its caller says to it.
+    pub(crate) fn end_at(
+        &self,
+        token: u32,
+        is_stop: &dyn Fn(u32) -> bool,
+        sampler: &mut (dyn Sample + '_),
+        flow: ControlFlow<()>,
+    ) -> Result<Option<Stop>, EngineError> {
+        if is_stop(token) {
+            return Ok(Some(Stop::Eog));
+        }
+        if sampler.is_complete(&self.tokens)? {
+            return Ok(Some(Stop::Grammar));
+        }
+        Ok(flow.is_break().then_some(Stop::Cancelled))
+    }
+
     /// The rows of the next step, for which the session then has pages. There are none if the only row left needs an output
     /// and none is to be had.
     pub(crate) fn plan(
@@ -89,6 +128,7 @@ impl Generation {
         engine: &mut Engine,
         session: &mut Session,
         budget: Budget,
+        sampler: &mut (dyn Sample + '_),
         drafter: Option<&mut (dyn Drafter + '_)>,
     ) -> Result<Turn, EngineError> {
         // What the session loses by this is still in `tokens`.
@@ -104,7 +144,7 @@ impl Generation {
         {
             let load = Load { rows: others.rows + certain, tokens: others.tokens + 1 };
             let most = self.most_guesses(engine, &budget, certain);
-            self.guess(engine, session, &mut turn, drafter, load, most);
+            self.guess(engine, session, &mut turn, Guessers { sampler, drafter }, load, most);
         }
         Ok(turn)
     }
@@ -124,16 +164,21 @@ impl Generation {
         engine: &mut Engine,
         session: &mut Session,
         turn: &mut Turn,
-        drafter: &mut (dyn Drafter + '_),
+        guessers: Guessers<'_>,
         load: Load,
         most: usize,
     ) {
         if most == 0 {
             return;
         }
-        let Some(confidence) = drafter.look(&self.tokens) else { return };
+        let Guessers { sampler, drafter } = guessers;
+        let mut guesses = sampler.forced(&self.tokens);
+        let forced = !guesses.is_empty();
+        let confidence = if forced { Some(Confidence::FORCED) } else { drafter.look(&self.tokens) };
+        let Some(confidence) = confidence else { return };
         let rate = self.acceptance.rate(confidence);
-        let mut width = width(rate, most, load, engine.costs(), drafter.seconds_per_token());
+        let seconds_per_token = if forced { 0.0 } else { drafter.seconds_per_token() };
+        let mut width = width(rate, most, load, engine.costs(), seconds_per_token);
         let len = turn.base + turn.certain;
         if engine.reserve(session, len + width).is_err() {
             // Guesses take no page from others.
@@ -142,11 +187,13 @@ impl Generation {
         if width == 0 {
             return;
         }
-        drafter.draft(&self.tokens, width, &mut turn.tokens);
+        if !forced {
+            drafter.draft(&self.tokens, width, &mut guesses);
+        }
         let vocab_len = engine.plan().vocab_len;
-        let guesses = turn.tokens[turn.certain..].iter().take(width);
-        let good = guesses.take_while(|&&token| token < vocab_len).count();
-        turn.tokens.truncate(turn.certain + good);
+        let good = guesses.iter().take(width).take_while(|&&token| token < vocab_len).count();
+        let good = sampler.possible(&self.tokens, &guesses[..good]);
+        turn.tokens.extend_from_slice(&guesses[..good]);
         turn.confidence = (good > 0).then_some(confidence);
     }
 

@@ -37,6 +37,8 @@ pub enum Stop {
     Length,
     /// The context is full.
     Context,
+    /// The answer is complete: its constraint allows nothing more.
+    Grammar,
     /// The caller asked to stop.
     Cancelled,
 }
@@ -48,6 +50,7 @@ impl Stop {
             Stop::Eog => "eog",
             Stop::Length => "length",
             Stop::Context => "context",
+            Stop::Grammar => "grammar",
             Stop::Cancelled => "cancelled",
         }
     }
@@ -91,10 +94,10 @@ pub fn generate(
         guesses: Some(Load { rows: 0, tokens: 0 }),
     };
     let stop = loop {
-        if let Some(stop) = generation.limit(engine)? {
+        if let Some(stop) = generation.end(engine, sampler)? {
             break stop;
         }
-        let turn = generation.plan(engine, session, budget, drafter.as_deref_mut())?;
+        let turn = generation.plan(engine, session, budget, sampler, drafter.as_deref_mut())?;
         let mut end = Ok(None);
         let part = Part { session: &mut *session, tokens: &turn.tokens, first_output: turn.first_output };
         engine.step(&mut [part], &mut |_, row, logits| {
@@ -102,10 +105,10 @@ pub fn generate(
                 return;
             }
             let bits = *logits.as_ref().unwrap_or(&[].as_slice());
-            end = generation.take(&turn, row, logits, sampler).map(|token| {
-                let token = token?;
+            end = generation.take(&turn, row, logits, sampler).and_then(|token| {
+                let Some(token) = token else { return Ok(None) };
                 let flow = on_token(token, bits);
-                if is_stop(token) { Some(Stop::Eog) } else { flow.is_break().then_some(Stop::Cancelled) }
+                generation.end_at(token, is_stop, sampler, flow)
             });
         })?;
         generation.settle(&turn, session);

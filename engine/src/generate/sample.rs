@@ -9,6 +9,21 @@ use crate::EngineError;
 pub trait Sample: Send {
     /// The token that follows `before`, all tokens of the sequence so far, whose last one gave these logits.
     fn sample(&mut self, logits: &[f32], before: &[u32]) -> Result<u32, EngineError>;
+
+    /// Whether the answer ends with `tokens`, all tokens of the sequence so far, because nothing may follow.
+    fn is_complete(&mut self, _tokens: &[u32]) -> Result<bool, EngineError> {
+        Ok(false)
+    }
+
+    /// How many of these guesses of what follows `tokens` may be chosen at all. Changes the speed and nothing else.
+    fn possible(&mut self, _tokens: &[u32], guesses: &[u32]) -> usize {
+        guesses.len()
+    }
+
+    /// Guesses of what has to follow `tokens`. Changes the speed and nothing else.
+    fn forced(&mut self, _tokens: &[u32]) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// The largest logit; of equals the lowest id.

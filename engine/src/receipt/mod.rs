@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
+use crate::constraint::ConstrainedAnswer;
 use crate::digest::{Digest, ids_bytes};
 use crate::sampling::SamplerOptions;
 
@@ -41,6 +42,9 @@ pub struct Receipt {
     pub made_with: MadeWith,
     /// How tokens were chosen.
     pub sampler: SamplerOptions,
+    /// What the answer follows, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<ConstrainedAnswer>,
     /// What was continued.
     pub prompt_ids: Vec<u32>,
     /// What was generated, an end token included.
@@ -171,6 +175,9 @@ impl Receipt {
         }
         if receipt.prompt_ids.is_empty() {
             return Err(damaged("it has no prompt".into()));
+        }
+        if receipt.answer.as_ref().is_some_and(|answer| answer.start > receipt.prompt_ids.len()) {
+            return Err(damaged("its answer begins behind its prompt".into()));
         }
         let (tokens, links) = (receipt.output_ids.len(), receipt.chain.len());
         if tokens != links {

@@ -23,6 +23,7 @@ fn receipt() -> Receipt {
             seed: u64::MAX,
             ..SamplerOptions::default()
         },
+        answer: None,
         prompt_ids: vec![1, 2],
         output_ids: vec![3, 4],
         stop: "length".into(),

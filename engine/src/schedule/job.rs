@@ -47,10 +47,8 @@ impl Job {
             Err(error) => return Some(Err(error)),
         };
         let flow = events(Event::Token { id: self.id, token, logits: bits });
-        if (self.request.is_stop)(token) {
-            return Some(Ok(Stop::Eog));
-        }
-        flow.is_break().then_some(Ok(Stop::Cancelled))
+        let Request { sampler, is_stop, .. } = &mut self.request;
+        self.generation.end_at(token, &**is_stop, &mut **sampler, flow).transpose()
     }
 }
 

@@ -93,8 +93,8 @@ impl Scheduler {
     /// Lets requests of the queue run, as long as there is room for their prompts.
     fn admit(&mut self, events: &mut Events<'_>) -> Result<(), EngineError> {
         while self.running.len() < self.limits.max_running.max(1) && !self.blocked {
-            let Some(job) = self.queue.pop_front() else { break };
-            match job.generation.limit(&self.engine) {
+            let Some(mut job) = self.queue.pop_front() else { break };
+            match job.generation.end(&self.engine, &mut *job.request.sampler) {
                 Ok(None) => {}
                 Ok(Some(stop)) => {
                     let _ = events(Event::Done { id: job.id, completion: job.completion(stop) });
@@ -191,8 +191,9 @@ impl Scheduler {
                 guesses: last.then_some(others),
             };
             let Running { job, session, .. } = running;
-            let drafter = job.request.drafter.as_deref_mut();
-            let turn = job.generation.plan(&mut self.engine, session, budget, drafter)?;
+            let Request { sampler, drafter, .. } = &mut job.request;
+            let drafter = drafter.as_deref_mut();
+            let turn = job.generation.plan(&mut self.engine, session, budget, &mut **sampler, drafter)?;
             rows += turn.tokens.len() - running.rows;
             outputs += turn.outputs().saturating_sub(1);
             running.turn = (!turn.tokens.is_empty()).then_some(turn);

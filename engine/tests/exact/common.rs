@@ -2,13 +2,16 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use unisonic_core::format::{GgufFile, Metadata, Value};
 use unisonic_core::numerics::sampling::{DrawKey, Temperature, draw};
 use unisonic_core::plan::Device;
 use unisonic_cpu::native::CpuDevice;
+use unisonic_engine::constraint::{ConstrainedSampler, Constraint, ConstraintKind, Grammars};
 use unisonic_engine::draft::{Confidence, Drafter, StepCosts};
 use unisonic_engine::sampling::{Sampler, SamplerOptions, Window};
+use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_engine::{
     Completion, Engine, EngineError, EngineOptions, GenerateOptions, Sample, Session, generate,
 };
@@ -142,6 +145,36 @@ fn penalties(seed: u64) -> SamplerOptions {
         seed,
         ..SamplerOptions::default()
     }
+}
+
+/// The tokenizer of the tiny llamas: every byte is a token, and no text is longer.
+pub fn tokenizer() -> &'static Tokenizer {
+    static TOKENIZER: OnceLock<Tokenizer> = OnceLock::new();
+    TOKENIZER.get_or_init(|| Tokenizer::from_metadata(file("Q4_0").metadata()).unwrap())
+}
+
+pub fn grammars() -> &'static Grammars {
+    static GRAMMARS: OnceLock<Grammars> = OnceLock::new();
+    GRAMMARS.get_or_init(|| Grammars::new(tokenizer()).unwrap())
+}
+
+/// Chooses by these options what a constraint allows, in an answer after so many tokens.
+pub fn constrained(constraint: &Constraint, options: &SamplerOptions, start: usize) -> ConstrainedSampler {
+    let sampler = Sampler::new(options, VOCAB).unwrap();
+    ConstrainedSampler::new(sampler, grammars().compile(constraint).unwrap(), start)
+}
+
+/// Text that is forced beside some that is not, in an answer that does not end soon.
+pub fn long_schema() -> Constraint {
+    let schema = r#"{"type": "object", "required": ["id", "words"], "additionalProperties": false, "properties": {
+        "id": {"type": "integer", "minimum": 0, "maximum": 99},
+        "words": {"type": "array", "minItems": 40, "items": {"enum": ["alpha", "beta", null, true]}}}}"#;
+    Constraint::new(ConstraintKind::JsonSchema, schema)
+}
+
+/// Every kind of choice under [`long_schema`]: drawn after penalties.
+pub fn drawn_by_grammar(start: usize) -> ConstrainedSampler {
+    constrained(&long_schema(), &SamplerOptions { temperature: 1.1, ..penalties(4) }, start)
 }
 
 /// Makes the last tokens unlikely: a choice that depends on what came before.

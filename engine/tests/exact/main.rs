@@ -14,6 +14,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
+mod grammar;
 mod long_runs;
 mod product;
 mod random_schedules;
@@ -22,6 +23,7 @@ mod requests;
 mod reuse;
 mod saved;
 mod schedules;
+mod schemas;
 mod speculation;
 mod stored;
 mod toy;

@@ -1,6 +1,6 @@
 //! The product of everything that must not matter, on the native CPU: {plain, n-gram, draft model} x {cold,
 //! prefix hit, edited prefix, disk hit} x {alone, 2, 7, 64 neighbours} x {chunk sizes} x {greedy, seeded, all
-//! options, penalties}. Each pair of choices occurs in some case.
+//! options, penalties, grammar}. Each pair of choices occurs in some case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -13,13 +13,13 @@ use unisonic_engine::schedule::{Event, Request, ScheduleLimits, Scheduler};
 use unisonic_engine::{Engine, EngineOptions, Greedy, Sample};
 
 use super::common::{
-    Answer, Seeded, VOCAB, all_options, answer_in, cpu, digest, greedy_with_penalties, ids, load, options,
-    quick, say,
+    Answer, Seeded, VOCAB, all_options, answer_in, cpu, digest, drawn_by_grammar, greedy_with_penalties, ids,
+    load, options, quick, say,
 };
 
 /// Numbers of choices: drafter, state of the cache, neighbours, chunk size, sampler.
 const CHOICES: [usize; 5] = [3, 4, 4, 4, SAMPLERS];
-const SAMPLERS: usize = 4;
+const SAMPLERS: usize = 5;
 const NEIGHBOURS: [usize; 4] = [0, 2, 7, 64];
 const CHUNKS: [u32; 4] = [1, 7, 64, 100];
 const TOKENS: u32 = 12;
@@ -62,19 +62,21 @@ fn prompt() -> Vec<u32> {
     ids(51, 90, 30)
 }
 
-fn sampler(choice: usize) -> Box<dyn Sample> {
+/// For an answer after so many tokens.
+fn sampler(choice: usize, start: usize) -> Box<dyn Sample> {
     match choice {
         0 => Box::new(Greedy),
         1 => Box::new(Seeded(3)),
         2 => Box::new(all_options(3)),
-        _ => Box::new(greedy_with_penalties()),
+        3 => Box::new(greedy_with_penalties()),
+        _ => Box::new(drawn_by_grammar(start)),
     }
 }
 
 /// The answer of a plain run.
 fn right(choice: usize) -> Answer {
     let mut engine = cpu(&options());
-    let (mut session, mut sampler) = (engine.session(), sampler(choice));
+    let (mut session, mut sampler) = (engine.session(), sampler(choice, prompt().len()));
     let options = unisonic_engine::GenerateOptions {
         max_tokens: Some(TOKENS),
         sampler: Some(&mut *sampler),
@@ -112,10 +114,10 @@ impl Product {
         let start = || Scheduler::new(cpu(&options), ScheduleLimits { max_running: 80, max_queued: 80 });
         let mut scheduler = start();
         let request = |prompt: Vec<u32>, drafter, choice, max_tokens| Request {
+            sampler: sampler(choice, prompt.len()),
             prompt,
             max_tokens: Some(max_tokens),
             salt: Vec::new(),
-            sampler: sampler(choice),
             drafter: self.drafter(drafter),
             is_stop: Arc::new(|_| false),
         };

@@ -3,11 +3,12 @@
 
 use std::ops::ControlFlow;
 
+use unisonic_engine::constraint::{ConstrainedAnswer, Constraint};
 use unisonic_engine::receipt::{Difference, MadeWith, ModelId, Receipt, Verdict, verify};
 use unisonic_engine::sampling::{Sampler, SamplerOptions};
-use unisonic_engine::{Digest, Engine, EngineOptions, GenerateOptions, generate};
+use unisonic_engine::{Digest, Engine, EngineOptions, GenerateOptions, Sample, generate};
 
-use crate::common::{VOCAB, cpu, ids, options};
+use crate::common::{VOCAB, constrained, cpu, ids, long_schema, options};
 
 fn sampler_options() -> [SamplerOptions; 3] {
     let drawn = SamplerOptions { temperature: 1.0, top_p: Some(0.9), seed: 7, ..SamplerOptions::default() };
@@ -16,6 +17,23 @@ fn sampler_options() -> [SamplerOptions; 3] {
 }
 
 fn receipt(engine: &mut Engine, sampler: SamplerOptions, prompt: Vec<u32>, max_tokens: u32) -> Receipt {
+    receipt_of(engine, sampler, None, prompt, max_tokens)
+}
+
+fn sampler_of(receipt: &Receipt) -> Box<dyn Sample> {
+    match &receipt.answer {
+        Some(answer) => Box::new(constrained(&answer.constraint, &receipt.sampler, answer.start)),
+        None => Box::new(Sampler::new(&receipt.sampler, VOCAB).unwrap()),
+    }
+}
+
+fn receipt_of(
+    engine: &mut Engine,
+    sampler: SamplerOptions,
+    constraint: Option<Constraint>,
+    prompt: Vec<u32>,
+    max_tokens: u32,
+) -> Receipt {
     let made_with = MadeWith {
         program: "test".into(),
         device: engine.device().id.clone(),
@@ -29,6 +47,7 @@ fn receipt(engine: &mut Engine, sampler: SamplerOptions, prompt: Vec<u32>, max_t
         profile: engine.device().profile.clone(),
         made_with,
         sampler,
+        answer: constraint.map(|constraint| ConstrainedAnswer { start: prompt.len(), constraint }),
         prompt_ids: prompt,
         output_ids: Vec::new(),
         stop: "length".into(),
@@ -36,11 +55,11 @@ fn receipt(engine: &mut Engine, sampler: SamplerOptions, prompt: Vec<u32>, max_t
         sha256: None,
     };
     let mut chain = receipt.new_chain();
-    let mut sampler = Sampler::new(&receipt.sampler, VOCAB).unwrap();
+    let mut sampler = sampler_of(&receipt);
     let mut session = engine.session();
     let options = GenerateOptions {
         max_tokens: Some(max_tokens),
-        sampler: Some(&mut sampler),
+        sampler: Some(&mut *sampler),
         ..GenerateOptions::default()
     };
     let completion =
@@ -53,8 +72,7 @@ fn receipt(engine: &mut Engine, sampler: SamplerOptions, prompt: Vec<u32>, max_t
 }
 
 fn verdict(engine: &mut Engine, receipt: &Receipt) -> Verdict {
-    let mut sampler = Sampler::new(&receipt.sampler, VOCAB).unwrap();
-    verify(engine, receipt, &mut sampler, &mut |_| {}).unwrap()
+    verify(engine, receipt, &mut *sampler_of(receipt), &mut |_| {}).unwrap()
 }
 
 #[test]
@@ -68,6 +86,26 @@ fn a_receipt_of_single_tokens_is_recomputed_in_chunks_of_any_size() {
                 assert_eq!(verdict(&mut cpu(&options), &receipt), Verdict::Equal, "{chunk_rows}");
             }
         }
+    }
+}
+
+#[test]
+fn a_receipt_holds_what_its_answer_follows() {
+    let [greedy, _, penalised] = sampler_options();
+    for sampler in [greedy, penalised] {
+        let prompt = ids(3, 20, VOCAB);
+        let receipt = receipt_of(&mut cpu(&options()), sampler, Some(long_schema()), prompt, 60);
+        assert_eq!(Receipt::from_json(&receipt.to_json()).unwrap(), receipt);
+        for chunk_rows in [1, 7, 64] {
+            let options = EngineOptions { chunk_rows, ..options() };
+            assert_eq!(verdict(&mut cpu(&options), &receipt), Verdict::Equal, "{chunk_rows}");
+        }
+        // Without the constraint, or under another, other tokens are chosen.
+        let free = Receipt { answer: None, ..receipt.clone() };
+        assert!(matches!(verdict(&mut cpu(&options()), &free), Verdict::Differs(_)));
+        let answer = ConstrainedAnswer { start: 20, constraint: Constraint::json_object() };
+        let other = Receipt { answer: Some(answer), ..receipt };
+        assert!(matches!(verdict(&mut cpu(&options()), &other), Verdict::Differs(_)));
     }
 }
 

@@ -8,14 +8,16 @@ use unisonic_engine::draft::NgramDrafter;
 use unisonic_engine::schedule::{Event, Request, RequestId};
 use unisonic_engine::{Completion, Engine, Greedy, Sample, Stop};
 
-use super::common::{Answer, Penalised, Random, Seeded, VOCAB, all_options, answer_in, digest, ids};
+use super::common::{
+    Answer, Penalised, Random, Seeded, VOCAB, all_options, answer_in, digest, drawn_by_grammar, ids,
+};
 
 /// What a request asks for; together with the model it says what the answer is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
     pub prompt: Vec<u32>,
     pub max_tokens: u32,
-    /// 0 greedy, 1 penalised, 2 all options, others: the seed of draws.
+    /// 0 greedy, 1 penalised, 2 all options, 3 a grammar, others: the seed of draws.
     pub sampler: u64,
     pub end_token: Option<u32>,
     pub salt: Vec<u8>,
@@ -25,7 +27,7 @@ impl Asked {
     pub fn random(random: &mut Random) -> Self {
         let prompt = random_prompt(random);
         let max_tokens = random.below(60) as u32;
-        let (sampler, end) = (random.below(5), random.below(12) as u32);
+        let (sampler, end) = (random.below(6), random.below(12) as u32);
         Self {
             prompt,
             max_tokens,
@@ -40,6 +42,7 @@ impl Asked {
             0 => Box::new(Greedy),
             1 => Box::new(Penalised),
             2 => Box::new(all_options(2)),
+            3 => Box::new(drawn_by_grammar(self.prompt.len())),
             seed => Box::new(Seeded(seed)),
         }
     }

@@ -4,21 +4,25 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use unisonic_engine::draft::{Drafter, ModelDrafter, NgramDrafter, StepCosts};
+use unisonic_engine::sampling::SamplerOptions;
 use unisonic_engine::{Engine, EngineError, EngineOptions, GenerateOptions, Greedy, Sample, Stop, generate};
 
 use super::common::{
-    Answer, Penalised, Scripted, Seeded, VOCAB, all_options, alone, answer_in, cpu, digest,
-    greedy_with_penalties, ids, load, options,
+    Answer, Penalised, Scripted, Seeded, VOCAB, all_options, alone, answer_in, constrained, cpu, digest,
+    drawn_by_grammar, greedy_with_penalties, ids, load, long_schema, options,
 };
 use super::toy::Toy;
 
-fn samplers() -> [(&'static str, Box<dyn Sample>); 5] {
+/// For answers after so many tokens.
+fn samplers(start: usize) -> [(&'static str, Box<dyn Sample>); 7] {
     [
         ("greedy", Box::new(Greedy)),
         ("seeded", Box::new(Seeded(7))),
         ("penalised", Box::new(Penalised)),
         ("all options", Box::new(all_options(7))),
         ("greedy with penalties", Box::new(greedy_with_penalties())),
+        ("greedy by a grammar", Box::new(constrained(&long_schema(), &SamplerOptions::default(), start))),
+        ("drawn by a grammar", Box::new(drawn_by_grammar(start))),
     ]
 }
 
@@ -41,7 +45,7 @@ fn run<'a>(
 /// Every kind of guess, against none.
 fn guesses_are_invisible(name: &str, engine: &mut Engine, max_tokens: u32, errors: &[usize], wrongs: &[u32]) {
     let prompt = ids(31, 40, 8);
-    for (kind, mut sampler) in samplers() {
+    for (kind, mut sampler) in samplers(prompt.len()) {
         let (right, held, _) = run(engine, &prompt, max_tokens, None, &mut *sampler, None);
         let all = [&prompt[..], &right.ids].concat();
         for &wrong_every in errors {
@@ -205,7 +209,7 @@ fn a_draft_model_is_invisible() {
         let mut draft = load(&device, quant, &options());
         draft.set_costs(StepCosts::known([0.001; 7]));
         let draft = Arc::new(Mutex::new(draft));
-        for (kind, mut sampler) in samplers() {
+        for (kind, mut sampler) in samplers(prompt.len()) {
             let mut drafter = ModelDrafter::new(Arc::clone(&draft), VOCAB, b"").unwrap();
             let (right, ..) = run(&mut engine, &prompt, 40, None, &mut *sampler, None);
             let (found, _, accepted) = run(&mut engine, &prompt, 40, None, &mut *sampler, Some(&mut drafter));

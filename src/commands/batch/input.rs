@@ -1,5 +1,6 @@
 //! Lines of the input: what each asks for, or what is wrong with it.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -8,10 +9,13 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 use sha2::{Digest as _, Sha256};
-use unisonic_engine::Digest;
 use unisonic_engine::chat::{ChatOptions, ChatTemplate, Message, encode_chat};
+use unisonic_engine::constraint::{
+    ConstrainedSampler, Constraint, ConstraintError, ConstraintKind, Grammars,
+};
 use unisonic_engine::sampling::{Sampler, SamplerOptions};
 use unisonic_engine::tokenizer::{Specials, Tokenizer};
+use unisonic_engine::{Digest, Sample};
 
 use crate::model;
 
@@ -98,7 +102,7 @@ impl Lines {
 pub struct Task {
     pub prompt: Vec<u32>,
     pub max_tokens: Option<u32>,
-    pub sampler: Sampler,
+    pub sampler: Box<dyn Sample>,
 }
 
 /// What lines are read with.
@@ -110,6 +114,8 @@ pub struct Reader<'a> {
     pub sampler: SamplerOptions,
     pub max_tokens: Option<u32>,
     pub vocab_len: u32,
+    /// Made for the first line that needs it.
+    pub grammars: OnceCell<Result<Grammars, ConstraintError>>,
 }
 
 #[derive(Deserialize)]
@@ -137,7 +143,18 @@ impl Reader<'_> {
             Some(max) => Some(max),
             None => self.max_tokens,
         };
-        Ok(Task { prompt, max_tokens, sampler: self.sampler(members)? })
+        let format = response_format(&mut members)?;
+        let sampler = self.sampler(members)?;
+        let sampler: Box<dyn Sample> = match format {
+            None => Box::new(sampler),
+            Some(constraint) => {
+                let grammars = self.grammars.get_or_init(|| Grammars::new(self.tokenizer));
+                let grammar = grammars.as_ref().map_err(Clone::clone)?.compile(&constraint);
+                let grammar = grammar.context("`response_format`")?;
+                Box::new(ConstrainedSampler::new(sampler, grammar, prompt.len()))
+            }
+        };
+        Ok(Task { prompt, max_tokens, sampler })
     }
 
     fn prompt(&self, members: &mut Map<String, Json>) -> anyhow::Result<Vec<u32>> {
@@ -179,6 +196,35 @@ impl Reader<'_> {
         let options: SamplerOptions = serde_json::from_value(options)?;
         Ok(Sampler::new(&options, self.vocab_len)?)
     }
+}
+
+/// What a line's answer has to follow, as OpenAI's API says it; `regex` and `grammar` are this program's.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResponseFormat {
+    Text,
+    JsonObject,
+    JsonSchema { json_schema: NamedSchema },
+    Regex { regex: String },
+    Grammar { grammar: String },
+}
+
+/// A schema with what does not matter here: `name`, `description`, `strict`, which it always is.
+#[derive(Deserialize)]
+struct NamedSchema {
+    schema: Json,
+}
+
+fn response_format(members: &mut Map<String, Json>) -> anyhow::Result<Option<Constraint>> {
+    Ok(match take(members, "response_format")? {
+        None | Some(ResponseFormat::Text) => None,
+        Some(ResponseFormat::JsonObject) => Some(Constraint::json_object()),
+        Some(ResponseFormat::JsonSchema { json_schema: NamedSchema { schema } }) => {
+            Some(Constraint::new(ConstraintKind::JsonSchema, schema.to_string()))
+        }
+        Some(ResponseFormat::Regex { regex }) => Some(Constraint::new(ConstraintKind::Regex, regex)),
+        Some(ResponseFormat::Grammar { grammar }) => Some(Constraint::new(ConstraintKind::Lark, grammar)),
+    })
 }
 
 /// Templates make a prompt of anything, and without a message the answer is to nothing and may not end.

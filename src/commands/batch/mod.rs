@@ -6,6 +6,7 @@
 mod input;
 mod output;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -37,7 +38,9 @@ Each line of INPUT is a JSON object with one of
   \"prompt\": TEXT     continued as by `unisonic run`
   \"messages\": [{\"role\": ..., \"content\": ...}, ...]     answered with the chat template of the model
   \"ids\": [1, 2, 3]   continued as they are
-and, if wanted, \"id\" (any JSON), \"max_tokens\", and the options of sampling: temperature, top_k, top_p, min_p, typical, \
+and, if wanted, \"id\" (any JSON), \"max_tokens\", \"response_format\" (what the answer has to follow: \
+{\"type\": \"json_schema\", \"json_schema\": {\"schema\": {...}}}, {\"type\": \"json_object\"}, {\"type\": \"regex\", \"regex\": ...} or \
+{\"type\": \"grammar\", \"grammar\": ...}, as `unisonic run` has them), and the options of sampling: temperature, top_k, top_p, min_p, typical, \
 top_n_sigma, repeat_penalty, repeat_last_n, presence_penalty, frequency_penalty, logit_bias ({\"42\": -1.5, \"43\": \"-inf\"}), \
 seed. What a line does not say it has from the command line. Blank lines are passed over.
 
@@ -124,6 +127,7 @@ pub fn run(args: &BatchArgs) -> anyhow::Result<ExitCode> {
         sampler: origin.sampler.clone(),
         max_tokens: args.max_tokens,
         vocab_len: engine.plan().vocab_len,
+        grammars: OnceCell::new(),
     };
     // What is wrong with the common options is not every line's error.
     args.sampling.sampler(reader.vocab_len)?;
@@ -285,7 +289,7 @@ fn request(task: Task, tokenizer: &Arc<Tokenizer>, args: &BatchArgs) -> Request 
         prompt: task.prompt,
         max_tokens: task.max_tokens,
         salt: Vec::new(),
-        sampler: Box::new(task.sampler),
+        sampler: task.sampler,
         drafter,
         is_stop: Arc::new(move |token| tokenizer.is_stop(token)),
     }
