@@ -1,12 +1,18 @@
 //! Answers that follow a grammar: how they end, what guesses do, and what goes wrong.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use unisonic_engine::constraint::{Constraint, ConstraintKind};
 use unisonic_engine::draft::{DraftStats, Drafter, NgramDrafter};
 use unisonic_engine::sampling::SamplerOptions;
+use unisonic_engine::schedule::{Event, Request, ScheduleLimits, Scheduler};
 use unisonic_engine::tokenizer::ControlTokens;
-use unisonic_engine::{Engine, EngineError, GenerateOptions};
+use unisonic_engine::{Engine, EngineError, GenerateOptions, Greedy, Sample};
 
-use super::common::{Answer, Scripted, answer_in, constrained, cpu, ids, load, options, tokenizer};
+use super::common::{
+    Answer, Scripted, alone, answer_in, constrained, cpu, ids, load, long_schema, options, tokenizer,
+};
 use super::toy::Toy;
 
 fn regex(text: &str) -> Constraint {
@@ -89,4 +95,81 @@ fn forbidden_guesses_are_cut() {
     let mut drafter = Scripted { right: Vec::new(), wrong_every: 0, wrong: 5 };
     let (.., drafts) = run(&mut engine, &regex("[ab]{50}"), &prompt, 60, Some(&mut drafter)).unwrap();
     assert_eq!((drafts.drafted, drafts.steps), (0, 50));
+}
+
+/// A grammar with more choices at one place than there may be: it fails at the same token whatever is guessed, and only
+/// its own request.
+#[test]
+fn a_grammar_that_fails_is_one_requests_error() {
+    let names: Vec<String> = (0..2100).map(|n| format!("r{n}")).collect();
+    let rules: String = names.iter().map(|name| format!("{name}: \"a\" \"{name}\"\n")).collect();
+    let hard = format!("start: /[ab]{{5}}/ \"x\" ({})\n{rules}", names.join(" | "));
+    let hard = Constraint::new(ConstraintKind::Lark, hard);
+    let prompt = ids(31, 40, 8);
+    let engine = || load(&Toy::NEW, "Q4_0", &options());
+    let right = alone(&mut engine(), &prompt, 50);
+    let request = |sampler: Box<dyn Sample>| Request {
+        prompt: prompt.clone(),
+        max_tokens: Some(50),
+        salt: Vec::new(),
+        sampler,
+        drafter: Some(Box::new(NgramDrafter::new())),
+        is_stop: Arc::new(|_| false),
+    };
+    let mut scheduler = Scheduler::new(engine(), ScheduleLimits::default());
+    let free = scheduler.submit(request(Box::new(Greedy))).unwrap();
+    // The end token is not drawn.
+    let options = SamplerOptions {
+        temperature: 1.0,
+        logit_bias: vec![(2, f64::NEG_INFINITY)],
+        ..SamplerOptions::default()
+    };
+    let drawn = |constraint| Box::new(constrained(constraint, &options, prompt.len()));
+    let bad = scheduler.submit(request(drawn(&hard))).unwrap();
+    let good = scheduler.submit(request(drawn(&long_schema()))).unwrap();
+    let (mut failed, mut tokens, mut done) = (Vec::new(), Vec::new(), Vec::new());
+    while scheduler
+        .step(&mut |event| {
+            match event {
+                Event::Token { id, token, .. } if id == bad => tokens.push(token),
+                Event::Token { .. } => {}
+                Event::Done { id, completion } => done.push((id, completion)),
+                Event::Failed { id, error } => failed.push((id, error.to_string())),
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap()
+    {}
+    let [(id, error)] = &failed[..] else { panic!("{failed:?}, {} done", done.len()) };
+    assert_eq!(*id, bad);
+    assert!(error.contains("the grammar failed after"), "{error}");
+    assert!(done.iter().any(|(id, completion)| *id == free && completion.token_ids == right.ids));
+    assert!(done.iter().any(|(id, _)| *id == good));
+    // Alone, and without guesses: the same tokens and the same error.
+    let mut engine = engine();
+    for guesses in [false, true] {
+        let mut drafter = NgramDrafter::new();
+        let mut sampler = constrained(&hard, &options, prompt.len());
+        let mut session = engine.session();
+        let options = GenerateOptions {
+            max_tokens: Some(50),
+            sampler: Some(&mut sampler),
+            drafter: guesses.then_some(&mut drafter as _),
+            cancelled: None,
+        };
+        let mut seen = Vec::new();
+        let found = unisonic_engine::generate(
+            &mut engine,
+            &mut session,
+            &prompt,
+            options,
+            &|_| false,
+            &mut |token, _| {
+                seen.push(token);
+                ControlFlow::Continue(())
+            },
+        );
+        assert_eq!(found.unwrap_err().to_string(), *error);
+        assert_eq!(seen, tokens);
+    }
 }
