@@ -22,6 +22,7 @@ use unisonic_core::launch::Workgroups;
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::plan::Rows;
 use unisonic_gpu::machine::{CompileCounts, Dispatch, Machine, MachineError, Span, Times, Work};
+use unisonic_gpu::pacing::SUBMISSION_LIMIT;
 use unisonic_vulkan::driver::{
     Buffer, NoVulkan, OpenError, OpenOptions, Pipeline, VulkanMachine, Without, enumerate, enumerate_with,
     open,
@@ -200,9 +201,8 @@ fn launches_per_tile_have_as_many_workgroups_as_a_run_has_tiles() {
 #[test]
 fn each_launch_is_timed() {
     for index in devices_for("times of launches on a Vulkan device") {
-        for most in [None, Some(2)] {
-            let machine =
-                opened(index, OpenOptions { dispatches_per_submission: most, ..Default::default() });
+        for launch_time in [None, Some(Duration::from_millis(100))] {
+            let machine = opened(index, OpenOptions { launch_time, ..Default::default() });
             let x = buffer(&machine, "x");
             let step = machine.compile(&step()).unwrap();
             let groups = [GROUPS, Workgroups::PerTile(Rows::All, 4), GROUPS];
@@ -224,31 +224,49 @@ fn each_launch_is_timed() {
     }
 }
 
-/// What a chain of launches leaves, where each needs all of what those before it wrote.
-fn chain(machine: &VulkanMachine, launches: u32) -> Vec<u32> {
+/// What a chain of launches leaves, where each needs all of what those before it wrote; it is run so many times.
+fn chain(machine: &VulkanMachine, launches: u32, runs: usize) -> Vec<u32> {
     let x = buffer(machine, "x");
     let step = machine.compile(&step()).unwrap();
     let dispatches = (0..launches).map(|b| dispatch(&step, &[&x], &[3, b], GROUPS)).collect();
     let work = Work { dispatches, inputs: span(&x), results: vec![span(&x)] };
     let mut recording = machine.record(&work).unwrap();
-    let mut results = vec![0; 4 * WORDS as usize];
-    for _ in 0..2 {
+    let mut found = vec![];
+    for run in 0..runs {
+        let mut results = vec![0; 4 * WORDS as usize];
         machine.run(&mut recording, &bytes(0..WORDS), NO_TILES, &mut results).unwrap();
+        let results = words(&results);
+        assert!(run == 0 || results == found, "run {run}");
+        found = results;
     }
     is_valid(machine);
-    words(&results)
+    found
 }
 
+/// What `chain` gives.
+fn right_chain(launches: u32) -> Vec<u32> {
+    let step = |x: u32, b| x.wrapping_mul(3).wrapping_add(b);
+    (0..WORDS).map(|x| (0..launches).fold(x, step)).collect()
+}
+
+/// Nobody knows in the first run, so that each launch is alone in it.
 #[test]
-fn a_recording_in_several_submissions_gives_the_same() {
+fn no_submission_is_estimated_to_take_long() {
     for index in devices_for("submissions on a Vulkan device") {
-        for launches in [0, 7] {
-            let step = |x: u32, b| x.wrapping_mul(3).wrapping_add(b);
-            let expected: Vec<u32> = (0..WORDS).map(|x| (0..launches).fold(x, step)).collect();
-            for most in [None, Some(1), Some(2), Some(7), Some(8)] {
-                let options = OpenOptions { dispatches_per_submission: most, ..OpenOptions::default() };
-                assert_eq!(chain(&opened(index, options), launches), expected, "{most:?}");
+        for (milliseconds, most_launches) in [(1, 30), (50, 4), (150, 1), (499, 1)] {
+            let launch_time = Some(Duration::from_millis(milliseconds));
+            let machine = opened(index, OpenOptions { launch_time, ..OpenOptions::default() });
+            let before = machine.submitted();
+            for launches in [0, 7, 30] {
+                assert_eq!(chain(&machine, launches, 3), right_chain(launches), "{milliseconds} ms");
             }
+            let submitted = machine.submitted();
+            // The probes of the self-test are alone in theirs, too.
+            assert_eq!(submitted.most_launches, most_launches, "{milliseconds} ms");
+            assert!(submitted.longest <= SUBMISSION_LIMIT, "{milliseconds} ms: {submitted:?}");
+            let runs = |launches: u64| launches.max(1) + 2 * launches.div_ceil(most_launches as u64).max(1);
+            let expected = runs(0) + runs(7) + runs(30);
+            assert_eq!(submitted.count - before.count, expected, "{milliseconds} ms");
         }
     }
 }
@@ -436,7 +454,7 @@ fn a_lost_device_stays_lost() {
             assert!(matches!(error, Some(MachineError::Lost { .. })), "{error:?}");
         }
         // The process lives, and may open it again.
-        assert_eq!(chain(&opened(index, OpenOptions::default()), 0), (0..WORDS).collect::<Vec<_>>());
+        assert_eq!(chain(&opened(index, OpenOptions::default()), 0, 1), right_chain(0));
     }
 }
 
@@ -472,7 +490,7 @@ fn a_run_that_does_not_end_loses_the_device() {
         assert!(results.iter().all(|&byte| byte == 0xEE), "a lost device has nothing to say");
         drop((recording, work, kernel, y, machine));
         // The process lives, and may open it again.
-        assert_eq!(chain(&opened(index, OpenOptions::default()), 0), (0..WORDS).collect::<Vec<_>>());
+        assert_eq!(chain(&opened(index, OpenOptions::default()), 0, 1), right_chain(0));
     }
 }
 
@@ -516,10 +534,7 @@ fn a_second_start_compiles_nothing() {
             let machine = opened(index, OpenOptions { cache, ..OpenOptions::default() });
             let before = machine.compile_counts().compiled;
             machine.compile(&scale()).unwrap();
-            assert_eq!(chain(&machine, 3), {
-                let step = |x: u32, b| x.wrapping_mul(3).wrapping_add(b);
-                (0..WORDS).map(|x| (0..3).fold(x, step)).collect::<Vec<_>>()
-            });
+            assert_eq!(chain(&machine, 3, 2), right_chain(3));
             is_valid(&machine);
             (before, machine.compile_counts())
         };

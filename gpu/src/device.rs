@@ -41,6 +41,11 @@ impl<M: Machine> GpuDevice<M> {
     pub fn on_compile(self, on_compile: Arc<OnCompile>) -> Self {
         Self { on_compile, ..self }
     }
+
+    /// Asks the machine something, while nobody else uses it.
+    pub fn ask<T>(&self, question: impl FnOnce(&M) -> T) -> T {
+        self.machine.ask(question)
+    }
 }
 
 impl<M: Machine + 'static> Device for GpuDevice<M> {

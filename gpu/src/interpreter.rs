@@ -121,12 +121,7 @@ impl Machine for InterpreterMachine {
             check_span(span)?;
         }
         work.dispatches.iter().try_for_each(check_dispatch)?;
-        let work = Work {
-            dispatches: work.dispatches.iter().map(Dispatch::clone).collect(),
-            inputs: work.inputs.clone(),
-            results: work.results.clone(),
-        };
-        Ok(InterpreterRecording { work, results: vec![] })
+        Ok(InterpreterRecording { work: work.clone(), results: vec![] })
     }
 
     fn run_kept(
@@ -147,20 +142,6 @@ impl Machine for InterpreterMachine {
 
     fn results(recording: &InterpreterRecording) -> &[u32] {
         &recording.results
-    }
-}
-
-impl Clone for Span<InterpreterMachine> {
-    fn clone(&self) -> Self {
-        let Self { ref buffer, offset_bytes, len_bytes } = *self;
-        Self { buffer: buffer.clone(), offset_bytes, len_bytes }
-    }
-}
-
-impl Clone for Dispatch<InterpreterMachine> {
-    fn clone(&self) -> Self {
-        let Self { ref kernel, ref spans, ref params, workgroups } = *self;
-        Self { kernel: Arc::clone(kernel), spans: spans.clone(), params: params.clone(), workgroups }
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Start reading at [`machine`], then [`device`]; `program.rs` has a run, `recordings.rs` and `shapes.rs` what is replayed
 //! for which batch, `areas.rs` device memory, `images.rs` what is loaded into it, `cost.rs` what launches have to move;
-//! [`hazards`] says which launches have to wait for others.
+//! [`hazards`] says which launches have to wait for others, [`pacing`] which are submitted together.
 
 mod areas;
 mod cost;
@@ -16,6 +16,7 @@ mod images;
 mod in_order;
 pub mod interpreter;
 pub mod machine;
+pub mod pacing;
 mod pages;
 mod program;
 mod recordings;

@@ -143,6 +143,29 @@ pub struct Span<M: Machine + ?Sized> {
     pub len_bytes: u64,
 }
 
+// Handles are cloned, machines need not be.
+
+impl<M: Machine + ?Sized> Clone for Work<M> {
+    fn clone(&self) -> Self {
+        let Self { dispatches, inputs, results } = self;
+        Self { dispatches: dispatches.clone(), inputs: inputs.clone(), results: results.clone() }
+    }
+}
+
+impl<M: Machine + ?Sized> Clone for Dispatch<M> {
+    fn clone(&self) -> Self {
+        let Self { ref kernel, ref spans, ref params, workgroups } = *self;
+        Self { kernel: kernel.clone(), spans: spans.clone(), params: params.clone(), workgroups }
+    }
+}
+
+impl<M: Machine + ?Sized> Clone for Span<M> {
+    fn clone(&self) -> Self {
+        let Self { ref buffer, offset_bytes, len_bytes } = *self;
+        Self { buffer: buffer.clone(), offset_bytes, len_bytes }
+    }
+}
+
 /// What a driver could not do.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {

@@ -31,7 +31,12 @@ impl<M: Machine> SharedMachine<M> {
 
     /// What the machine is.
     pub(crate) fn info(&self) -> DeviceInfo {
-        self.lock().machine.info()
+        self.ask(Machine::info)
+    }
+
+    /// Asks the machine something that it knows, lost or not.
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&M) -> T) -> T {
+        question(&self.lock().machine)
     }
 
     /// Asks the machine for something.

@@ -35,8 +35,10 @@ pub struct Device {
     pub kept: Option<Arc<Cache>>,
     /// How pipelines were come to.
     pub counts: Mutex<CompileCounts>,
-    /// Launches of a submission.
-    pub dispatches_per_submission: Option<u32>,
+    /// What a launch counts as having taken, in tests.
+    launch_time: Option<Duration>,
+    /// What recordings have submitted.
+    submitted: Mutex<Submitted>,
     /// How long a submission may take.
     pub run_timeout: Duration,
     /// Whether pipelines are made to be asked for statistics.
@@ -53,6 +55,17 @@ pub struct Queue {
     pub raw: vk::Queue,
     /// So many submissions are still taken before the device counts as lost.
     pub left: Option<u64>,
+}
+
+/// Submissions of launches since a device was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Submitted {
+    /// How many.
+    pub count: u64,
+    /// The most launches of one.
+    pub most_launches: usize,
+    /// How long the longest of several launches took, until the host saw its end.
+    pub longest: Duration,
 }
 
 /// What timestamps count.
@@ -109,7 +122,8 @@ impl Device {
             layout: vk::PipelineLayout::null(),
             kept: options.cache.clone(),
             counts: Mutex::default(),
-            dispatches_per_submission: options.dispatches_per_submission,
+            launch_time: options.launch_time,
+            submitted: Mutex::default(),
             run_timeout: options.run_timeout.unwrap_or(OpenOptions::RUN_TIMEOUT),
             memory: Mutex::new(Memory {
                 allocator: None,
@@ -171,6 +185,24 @@ impl Device {
         } else {
             counts.compiled += 1;
         }
+    }
+
+    /// Counts a submission of so many launches; how long it counts as having taken.
+    pub fn count_submission(&self, launches: usize, took: Duration) -> Duration {
+        let counted = u32::try_from(launches).unwrap_or(u32::MAX);
+        let took = self.launch_time.map_or(took, |of_launch| of_launch.saturating_mul(counted));
+        let mut submitted = self.submitted.lock().unwrap_or_else(PoisonError::into_inner);
+        submitted.count += 1;
+        submitted.most_launches = submitted.most_launches.max(launches);
+        if launches > 1 {
+            submitted.longest = submitted.longest.max(took);
+        }
+        took
+    }
+
+    /// What recordings have submitted.
+    pub fn submitted(&self) -> Submitted {
+        *self.submitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Device memory, which one buffer at a time is taken from or given back to.

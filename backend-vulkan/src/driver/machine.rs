@@ -10,7 +10,7 @@ use unisonic_core::plan::{DeviceInfo, PROFILE};
 use unisonic_gpu::machine::{CompileCounts, Machine, MachineError, Times, Work};
 use unisonic_shaders::Needs;
 
-use super::device::Device;
+use super::device::{Device, Submitted};
 use super::error::OpenError;
 use super::features::Features;
 use super::instance::Instance;
@@ -121,6 +121,11 @@ impl VulkanMachine {
     /// How it came to its kernels.
     pub fn compile_counts(&self) -> CompileCounts {
         *self.device.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How launches were submitted, the probes of the self-test among them.
+    pub fn submitted(&self) -> Submitted {
+        self.device.submitted()
     }
 
     /// What the validation layer has said, where [`OpenOptions::validation`] asked for it.

@@ -6,10 +6,12 @@
 //! # How launches run
 //!
 //! Buffers have device addresses, so that no descriptor and no range limit is in the way. A recording ([`Recording`]) is a
-//! list of command buffers made once: copy the inputs, run every launch, with barriers between those of which one needs what
+//! list of command buffers: copy the inputs, run every launch, with barriers between those of which one needs what
 //! another leaves, copy the results. What a launch is given is pushed by the command buffer, or its address is, in
-//! one device buffer (`constants.rs`). A run writes the inputs into mapped memory, submits, waits for one fence, and allocates
-//! nothing.
+//! one device buffer (`constants.rs`). A run writes the inputs into mapped memory, submits, waits for a fence, and allocates
+//! nothing. One command buffer has all launches, unless they would take so long that a driver could think that they hang: then
+//! there are several, a submission each ([`unisonic_gpu::pacing`]). They are recorded anew when that changes, after the
+//! first run and hardly ever again.
 //!
 //! # What is believed
 //!
@@ -45,6 +47,7 @@ mod timing;
 mod upload;
 mod validation;
 
+pub use device::Submitted;
 pub use enumerate::{DeviceKind, Found, enumerate, enumerate_with};
 pub use error::OpenError;
 pub use loader::NoVulkan;

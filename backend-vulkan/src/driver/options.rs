@@ -16,9 +16,9 @@ pub struct OpenOptions {
     pub validation: bool,
     /// Device memory that may be taken; none for all that there is.
     pub memory_limit_bytes: Option<u64>,
-    /// Launches of a submission; none for all of a recording in one. Drivers take a submission that runs for seconds for one
-    /// that hangs.
-    pub dispatches_per_submission: Option<u32>,
+    /// What a launch counts as having taken, whatever it took: for tests of how launches are shared out to submissions
+    /// ([`unisonic_gpu::pacing`]).
+    pub launch_time: Option<Duration>,
     /// A submission that takes longer counts as one that hangs, and the device as lost; none for
     /// [`OpenOptions::RUN_TIMEOUT`].
     pub run_timeout: Option<Duration>,

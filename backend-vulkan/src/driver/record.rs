@@ -1,9 +1,10 @@
-//! Launches recorded into command buffers, once.
+//! Launches recorded into command buffers.
 //!
 //! The first command buffer begins with the copy of inputs and workgroup counts out of mapped memory, the last one ends with the
 //! copy of results into mapped memory; between them is each launch, after a barrier where it touches what another since the
 //! last barrier wrote, or writes what that touched: what does not depend on each other runs side by side. They are submitted
-//! in order to one queue, so that barriers hold across them.
+//! in order to one queue, so that barriers hold across them. Which launches share a command buffer,
+//! [`unisonic_gpu::pacing`] says.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use unisonic_core::kir::abi::ALIGN_BYTES;
 use unisonic_core::launch::Workgroups;
 use unisonic_gpu::hazards::{Access, Hazards};
 use unisonic_gpu::machine::{Dispatch, MachineError, Span, Work};
+use unisonic_gpu::pacing::Pacing;
 
 use super::constants::{Constants, Groups, PerTile, Record, check_groups};
 use super::device::Device;
 use super::error::misuse;
 use super::machine::VulkanMachine;
 use super::memory::{Buffer, Mapped};
-use super::pipeline::Pipeline;
 use super::run::Submissions;
 use super::timing::Stamps;
 use super::upload::Uploader;
@@ -42,13 +43,15 @@ pub struct Recording {
     /// In the order of the commands.
     pub(super) per_tile: Vec<PerTile>,
     pub(super) stamps: Option<Stamps>,
-    /// What the command buffers use.
-    _held: Held,
-}
-
-struct Held {
-    _buffers: Vec<Buffer>,
-    _pipelines: Vec<Pipeline>,
+    /// Which launches a submission has.
+    pub(super) pacing: Pacing,
+    /// What the command buffers do, and use.
+    work: Work<VulkanMachine>,
+    /// For each launch whether a barrier has to be before it.
+    waits: Vec<bool>,
+    constants: Constants,
+    /// Where the constants are.
+    buffer: Buffer,
 }
 
 impl Recording {
@@ -93,9 +96,9 @@ impl Recording {
             .transpose()?;
         let is_copied = readback.as_ref().is_some_and(|readback| !readback.is_cached());
         let results = if is_copied { vec![0; results_len / 4] } else { vec![] };
-        let pieces = pieces(work.dispatches.len(), device.dispatches_per_submission);
+        let pacing = Pacing::new(work.dispatches.iter().map(|dispatch| dispatch.workgroups));
         let recording = Self {
-            submissions: Submissions::new(device, pieces.len())?,
+            submissions: Submissions::new(device, pacing.pieces().len())?,
             staging,
             readback,
             inputs_len,
@@ -103,35 +106,34 @@ impl Recording {
             has_results: false,
             per_tile: constants.per_tile.clone(),
             stamps,
-            _held: held(work, &buffer),
+            pacing,
+            work: work.clone(),
+            waits: waits(work),
+            constants,
+            buffer,
         };
-        let recorder =
-            Recorder { device, recording: &recording, constants: &constants, buffer: &buffer, work };
-        let waits = waits(work);
         tracing::debug!(
             launches = work.dispatches.len(),
-            barriers = waits.iter().filter(|&&waits| waits).count(),
+            barriers = recording.waits.iter().filter(|&&waits| waits).count(),
             "recorded"
         );
-        for (number, piece) in pieces.iter().enumerate() {
-            recorder.piece(number, piece, pieces.len(), &waits)?;
-        }
+        recording.record(device, &recording.submissions, recording.pacing.pieces())?;
         Ok(recording)
     }
-}
 
-/// How launches are shared out to submissions; there is always one.
-fn pieces(dispatches: usize, most: Option<u32>) -> Vec<Range<usize>> {
-    let most = most.map_or(usize::MAX, |most| most.max(1) as usize);
-    let mut pieces = vec![];
-    let mut start = 0_usize;
-    loop {
-        let end = dispatches.min(start.saturating_add(most));
-        pieces.push(start..end);
-        if end == dispatches {
-            return pieces;
+    /// Records command buffers that do all of the work, each with some of the launches.
+    pub(super) fn record(
+        &self,
+        device: &Device,
+        submissions: &Submissions,
+        pieces: &[Range<usize>],
+    ) -> Result<(), MachineError> {
+        let recorder = Recorder { device, recording: self };
+        for (number, piece) in pieces.iter().enumerate() {
+            let is_last = number + 1 == pieces.len();
+            recorder.piece(submissions.commands(number), piece, number == 0, is_last)?;
         }
-        start = end;
+        Ok(())
     }
 }
 
@@ -156,19 +158,6 @@ fn constants(work: &Work<VulkanMachine>) -> Constants {
         constants.share(dispatch.workgroups, dispatch.kernel.name());
     }
     constants
-}
-
-fn held(work: &Work<VulkanMachine>, constants: &Buffer) -> Held {
-    let spans = work.dispatches.iter().flat_map(|dispatch| &dispatch.spans);
-    let spans = spans.chain([&work.inputs]).chain(&work.results);
-    let mut buffers: Vec<Buffer> = spans.map(|span| span.buffer.clone()).chain([constants.clone()]).collect();
-    buffers.sort_unstable_by_key(Buffer::address);
-    buffers.dedup_by_key(|buffer| buffer.address());
-    let mut pipelines: Vec<Pipeline> =
-        work.dispatches.iter().map(|dispatch| dispatch.kernel.clone()).collect();
-    pipelines.sort_unstable_by_key(Pipeline::raw);
-    pipelines.dedup_by_key(|pipeline| pipeline.raw());
-    Held { _buffers: buffers, _pipelines: pipelines }
 }
 
 fn len(len_bytes: u64, what: &str) -> Result<usize, MachineError> {
@@ -221,10 +210,6 @@ fn check_dispatch(device: &Arc<Device>, dispatch: &MachineDispatch) -> Result<()
 struct Recorder<'a> {
     device: &'a Device,
     recording: &'a Recording,
-    constants: &'a Constants,
-    /// Where the constants are.
-    buffer: &'a Buffer,
-    work: &'a Work<VulkanMachine>,
 }
 
 /// What launches read and write, and who reads commands.
@@ -234,31 +219,30 @@ impl Recorder<'_> {
     /// A command buffer.
     fn piece(
         &self,
-        number: usize,
+        commands: vk::CommandBuffer,
         dispatches: &Range<usize>,
-        pieces: usize,
-        waits: &[bool],
+        is_first: bool,
+        is_last: bool,
     ) -> Result<(), MachineError> {
-        let commands = self.recording.submissions.commands(number);
         let (raw, health) = (&self.device.raw, &self.device.health);
-        // SAFETY: nothing runs yet; the command buffer is recorded once, here, from beginning to end, of things that the
+        // SAFETY: it does not run yet; the command buffer is recorded once, here, from beginning to end, of things that the
         // recording holds or is, and that `check` has found to be of this device and long enough.
         unsafe {
             let begin = vk::CommandBufferBeginInfo::default();
             health.of("vkBeginCommandBuffer", raw.begin_command_buffer(commands, &begin))?;
-            if number == 0 {
+            if is_first {
                 self.copy_inputs(commands);
                 self.recording.stamps.iter().for_each(|stamps| stamps.begin(commands));
             }
             let mut bound = vk::Pipeline::null();
             for index in dispatches.clone() {
-                if waits[index] {
+                if self.recording.waits[index] {
                     self.barrier_between(commands);
                 }
                 self.dispatch(commands, index, &mut bound);
                 self.recording.stamps.iter().for_each(|stamps| stamps.after(commands, index));
             }
-            if number + 1 == pieces {
+            if is_last {
                 self.copy_results(commands);
             }
             health.of("vkEndCommandBuffer", raw.end_command_buffer(commands))
@@ -267,15 +251,11 @@ impl Recorder<'_> {
 
     unsafe fn copy_inputs(&self, commands: vk::CommandBuffer) {
         let Some(staging) = &self.recording.staging else { return };
-        let inputs = &self.work.inputs;
+        let Recording { work, constants, buffer, .. } = self.recording;
+        let inputs = &work.inputs;
         let copies = [
             (inputs.buffer.raw(), 0, inputs.offset_bytes, inputs.len_bytes),
-            (
-                self.buffer.raw(),
-                inputs.len_bytes,
-                self.constants.commands_at(),
-                self.constants.commands_len_bytes() as u64,
-            ),
+            (buffer.raw(), inputs.len_bytes, constants.commands_at(), constants.commands_len_bytes() as u64),
         ];
         for (to, src_offset, dst_offset, size) in copies.into_iter().filter(|copy| copy.3 > 0) {
             let region = vk::BufferCopy { src_offset, dst_offset, size };
@@ -305,13 +285,14 @@ impl Recorder<'_> {
     }
 
     unsafe fn dispatch(&self, commands: vk::CommandBuffer, index: usize, bound: &mut vk::Pipeline) {
-        let dispatch = &self.work.dispatches[index];
+        let Recording { work, constants, buffer, .. } = self.recording;
+        let dispatch = &work.dispatches[index];
         let (raw, pipeline) = (&self.device.raw, dispatch.kernel.raw());
         let address;
-        let pushed: &[u8] = match &self.constants.records[index] {
+        let pushed: &[u8] = match &constants.records[index] {
             Record::Pushed(record) => record,
             Record::At(offset) => {
-                address = (self.buffer.address() + offset).to_le_bytes();
+                address = (buffer.address() + offset).to_le_bytes();
                 &address
             }
         };
@@ -326,9 +307,9 @@ impl Recorder<'_> {
             if !pushed.is_empty() {
                 raw.cmd_push_constants(commands, self.device.layout, stage, 0, pushed);
             }
-            match self.constants.groups(dispatch.workgroups) {
+            match constants.groups(dispatch.workgroups) {
                 Groups::Fixed(groups) => raw.cmd_dispatch(commands, groups, 1, 1),
-                Groups::At(offset) => raw.cmd_dispatch_indirect(commands, self.buffer.raw(), offset),
+                Groups::At(offset) => raw.cmd_dispatch_indirect(commands, buffer.raw(), offset),
             }
         }
     }
@@ -340,7 +321,7 @@ impl Recorder<'_> {
         // SAFETY: as in `piece`.
         unsafe { barrier(self.device, commands, from, to) };
         let mut dst_offset = 0;
-        for span in self.work.results.iter().filter(|span| span.len_bytes > 0) {
+        for span in self.recording.work.results.iter().filter(|span| span.len_bytes > 0) {
             let region = vk::BufferCopy { src_offset: span.offset_bytes, dst_offset, size: span.len_bytes };
             // SAFETY: as in `piece`; the read-back buffer is as long as all results.
             unsafe {
@@ -369,21 +350,4 @@ pub unsafe fn barrier(
     let none = vk::DependencyFlags::empty();
     // SAFETY: the caller's promise; the structures live through the call.
     unsafe { device.raw.cmd_pipeline_barrier(commands, from.0, to.0, none, &memory, &[], &[]) };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_have_every_launch_once() {
-        let ends = |dispatches, most| -> Vec<(usize, usize)> {
-            pieces(dispatches, most).into_iter().map(|piece| (piece.start, piece.end)).collect()
-        };
-        assert_eq!(ends(5, None), [(0, 5)]);
-        assert_eq!(ends(5, Some(2)), [(0, 2), (2, 4), (4, 5)]);
-        assert_eq!(ends(4, Some(2)), [(0, 2), (2, 4)]);
-        assert_eq!(ends(0, Some(2)), [(0, 0)], "the copies have to be somewhere");
-        assert_eq!(ends(2, Some(0)), [(0, 1), (1, 2)]);
-    }
 }

@@ -19,7 +19,7 @@ use super::record::Recording;
 /// How long at most the fence is asked again and again.
 const MOST_POLLING: Duration = Duration::from_millis(1);
 
-/// Command buffers that are submitted in order, and the fence at their end.
+/// Command buffers that are submitted one at a time, and the fence at the end of the one that runs.
 pub struct Submissions {
     device: Arc<Device>,
     pool: vk::CommandPool,
@@ -56,26 +56,18 @@ impl Submissions {
         self.commands[number]
     }
 
-    /// Submits all, and does not wait. If that fails, nothing runs any more.
-    pub fn submit(&mut self) -> Result<(), MachineError> {
+    /// Submits one, and does not wait. If that fails, nothing runs any more.
+    pub fn submit(&mut self, number: usize) -> Result<(), MachineError> {
         self.device.health.check("vkQueueSubmit")?;
         // SAFETY: what was submitted with the fence has ended (`wait`).
         let reset = unsafe { self.device.raw.reset_fences(&[self.fence]) };
         self.device.health.of("vkResetFences", reset)?;
-        for number in 0..self.commands.len() {
-            if let Err(error) = self.submit_one(number) {
-                self.settle();
-                return Err(error);
-            }
-        }
-        Ok(())
+        self.submit_to_queue(number).inspect_err(|_| self.settle())
     }
 
-    fn submit_one(&self, number: usize) -> Result<(), MachineError> {
+    fn submit_to_queue(&self, number: usize) -> Result<(), MachineError> {
         let commands = [self.commands[number]];
         let submits = [vk::SubmitInfo::default().command_buffers(&commands)];
-        let is_last = number + 1 == self.commands.len();
-        let fence = if is_last { self.fence } else { vk::Fence::null() };
         let mut queue = self.device.queue.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut queue.left {
             Some(0) => {
@@ -85,7 +77,7 @@ impl Submissions {
             None => (),
         }
         // SAFETY: the command buffers are recorded and do not run; what they use is held by who has them; the queue is locked.
-        let submitted = unsafe { self.device.raw.queue_submit(queue.raw, &submits, fence) };
+        let submitted = unsafe { self.device.raw.queue_submit(queue.raw, &submits, self.fence) };
         self.device.health.of("vkQueueSubmit", submitted)
     }
 
@@ -182,16 +174,34 @@ impl Recording {
         let commands = commands(&self.per_tile, tiles, device.features.limits.groups)?;
         // A device that hangs may still read what was written before.
         device.health.check("running")?;
+        self.cut(device, tiles)?;
         if let Some(staging) = &mut self.staging {
             staging.write(0, inputs);
             staging.write(inputs.len(), &commands);
         }
-        self.submissions.submit()?;
-        self.submissions.wait()?;
+        for number in 0..self.pacing.pieces().len() {
+            let began = Instant::now();
+            self.submissions.submit(number)?;
+            self.submissions.wait()?;
+            let launches = self.pacing.pieces()[number].len();
+            let took = device.count_submission(launches, began.elapsed());
+            self.pacing.took(number, tiles, took);
+        }
         if let Some(readback) = self.readback.as_ref().filter(|readback| !readback.is_cached()) {
             readback.read(bytemuck::cast_slice_mut(&mut self.results));
         }
         self.has_results = true;
+        Ok(())
+    }
+
+    /// Records anew where launches are to be shared out otherwise.
+    fn cut(&mut self, device: &Arc<Device>, tiles: TileCounts) -> Result<(), MachineError> {
+        let Some(pieces) = self.pacing.cut(tiles) else { return Ok(()) };
+        let submissions = Submissions::new(device, pieces.len())?;
+        self.record(device, &submissions, &pieces)?;
+        self.submissions = submissions;
+        tracing::debug!(submissions = pieces.len(), "recorded");
+        self.pacing.set(pieces);
         Ok(())
     }
 

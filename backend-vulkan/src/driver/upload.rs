@@ -97,7 +97,7 @@ impl Slot {
             );
             device.health.of("vkEndCommandBuffer", raw.end_command_buffer(commands))?;
         }
-        self.submissions.submit()?;
+        self.submissions.submit(0)?;
         self.to = Some(to.clone());
         Ok(())
     }
