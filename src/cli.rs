@@ -14,7 +14,7 @@ use unisonic_planner::passes::{PASSES, check_off};
 
 use crate::cache_dir::CacheDirArg;
 use crate::commands::{
-    batch, bench, cache, completions, devices, info, perplexity, pull, run, synth, tokenize, verify,
+    batch, bench, cache, completions, devices, info, perplexity, pull, run, serve, synth, tokenize, verify,
 };
 use crate::numbers::whole;
 
@@ -23,6 +23,7 @@ Examples:
   unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
   unisonic run model.gguf \"The capital of France is\"
   unisonic run --chat model.gguf \"What is the capital of France?\"
+  unisonic serve model.gguf
   unisonic run --receipt answer.json model.gguf \"Once upon a time\"
   unisonic verify answer.json --device cuda:0
   unisonic batch questions.jsonl -o answers.jsonl --model model.gguf
@@ -50,6 +51,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     Run(Box<run::RunArgs>),
+    Serve(Box<serve::ServeArgs>),
     Verify(verify::VerifyArgs),
     Batch(batch::BatchArgs),
     Info(info::InfoArgs),

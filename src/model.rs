@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use unisonic_core::format::GgufFile;
 use unisonic_devices::{CompileProgress, FeaturesOff, OnCompile, OpenOptions};
+use unisonic_engine::chat::ChatTemplate;
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_engine::{Clock, Engine, EngineOptions};
 use unisonic_planner::PlanOptions;
@@ -33,6 +34,14 @@ pub fn open(path: &Path) -> anyhow::Result<GgufFile> {
 pub fn tokenizer(file: &GgufFile, path: &Path) -> anyhow::Result<Tokenizer> {
     Tokenizer::from_metadata(file.metadata())
         .with_context(|| format!("cannot use the tokenizer of {}", path.display()))
+}
+
+/// A chat template in a file of its own.
+pub fn chat_template(path: &Path) -> anyhow::Result<ChatTemplate> {
+    let source = std::fs::read_to_string(path).map_err(anyhow::Error::new);
+    source
+        .and_then(|source| Ok(ChatTemplate::new(source)?))
+        .with_context(|| format!("cannot use the chat template {}", path.display()))
 }
 
 /// How much a loaded model must be ready for.

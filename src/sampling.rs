@@ -1,4 +1,4 @@
-//! Options of `run` and `batch` that say how tokens are chosen.
+//! Options of `run`, `batch` and `serve` that say how tokens are chosen.
 
 use std::str::FromStr;
 
@@ -84,6 +84,11 @@ impl SamplingArgs {
             logit_bias: self.logit_bias.iter().map(|&Bias(id, bias)| (id, bias)).collect(),
             seed: self.seed.unwrap_or(default.seed),
         }
+    }
+
+    /// Whether the caller has said at what temperature.
+    pub fn draws(&self) -> bool {
+        self.temperature.is_some()
     }
 
     /// Whether the caller has made any choice.

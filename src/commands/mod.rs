@@ -9,6 +9,7 @@ pub mod info;
 pub mod perplexity;
 pub mod pull;
 pub mod run;
+pub mod serve;
 pub mod synth;
 pub mod tokenize;
 pub mod verify;
@@ -21,6 +22,7 @@ use crate::cli::Command;
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Serve(args) => serve::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Batch(args) => batch::run(&args),
         Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use serde_json::{Value as Json, json};
 use unisonic_core::format::GgufFile;
@@ -384,10 +384,7 @@ fn chat_ids(
     tokenizer: &Tokenizer,
 ) -> anyhow::Result<Vec<u32>> {
     let template = match &args.chat_template {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(anyhow::Error::new)
-            .and_then(|source| Ok(ChatTemplate::new(source)?))
-            .with_context(|| format!("cannot use the chat template {}", path.display()))?,
+        Some(path) => model::chat_template(path)?,
         None => ChatTemplate::from_metadata(file.metadata(), None)?,
     };
     let system = args.system.iter().map(|text| Message::new("system", text));

@@ -1,0 +1,357 @@
+//! What requests of all kinds may ask for: how tokens are chosen, how many answers, and where they end.
+//!
+//! The names are OpenAI's, and `unisonic batch`'s where OpenAI has none.
+
+use std::fmt;
+
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value as Json;
+use unisonic_engine::sampling::{Sampler, SamplerOptions, Window};
+
+use crate::error::ApiError;
+use crate::model::Model;
+use crate::options::Options;
+use crate::worker::Choice;
+
+/// Most stop strings of a request, and their length.
+const STOPS_MAX: usize = 64;
+const STOP_LEN_MAX_BYTES: usize = 1024;
+/// The bias from which on OpenAI's documentation says that a token is never chosen.
+const NEVER_BIAS: f64 = -100.0;
+
+/// Fields of a request that say how its answer comes about.
+#[derive(Debug, Default, Deserialize)]
+pub struct Params {
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    n: Option<u32>,
+    #[serde(default)]
+    stop: Texts,
+    seed: Option<Seed>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+    top_k: Option<i64>,
+    min_p: Option<f64>,
+    #[serde(alias = "typical_p")]
+    typical: Option<f64>,
+    top_n_sigma: Option<f64>,
+    #[serde(alias = "repetition_penalty")]
+    repeat_penalty: Option<f64>,
+    repeat_last_n: Option<i64>,
+    presence_penalty: Option<f64>,
+    frequency_penalty: Option<f64>,
+    #[serde(default)]
+    logit_bias: Biases,
+    max_tokens: Option<u32>,
+    #[serde(alias = "max_output_tokens")]
+    max_completion_tokens: Option<u32>,
+    cache_salt: Option<String>,
+    response_format: Option<ResponseFormat>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ResponseFormat {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// Fields that were checked for a model.
+pub struct Checked {
+    /// Choices for each prompt; at least 1.
+    pub n: u32,
+    /// Whether the answer comes in pieces.
+    pub stream: bool,
+    /// Whether a stream ends with what was used.
+    pub include_usage: bool,
+    /// The seed of choice 0; choice `i` has the one `i` later.
+    pub seed: u64,
+    /// Most tokens, if the request says.
+    pub max_tokens: Option<u32>,
+    sampler: SamplerOptions,
+    stops: Vec<String>,
+    salt: Vec<u8>,
+}
+
+impl Params {
+    /// Checks everything, in the place of the defaults.
+    pub fn check(self, options: &Options, model: &Model) -> Result<Checked, ApiError> {
+        let stream = self.stream.unwrap_or(false);
+        if self.stream_options.is_some() && !stream {
+            return Err(ApiError::field("stream_options", "it is for streams only; set `stream` to true"));
+        }
+        let n = self.n.unwrap_or(1);
+        if n == 0 {
+            return Err(ApiError::field("n", "it is 0, but must be at least 1"));
+        }
+        if let Some(ResponseFormat { kind }) = &self.response_format
+            && kind != "text"
+        {
+            let problem = format!("the type {kind:?} is not supported, only \"text\"");
+            return Err(ApiError::unsupported("response_format", problem));
+        }
+        let stops = self.stops()?;
+        let seed = match self.seed {
+            Some(Seed(seed)) => seed,
+            // 32 bits: JavaScript's numbers hold them too.
+            None => getrandom::u32().map_err(|error| ApiError::internal(error.to_string()))?.into(),
+        };
+        let sampler = self.sampler(&options.sampler)?;
+        sampler.check(model.vocab_len)?;
+        Ok(Checked {
+            n,
+            stream,
+            include_usage: self.stream_options.and_then(|of| of.include_usage).unwrap_or(false),
+            seed,
+            max_tokens: self.max_completion_tokens.or(self.max_tokens),
+            sampler,
+            stops,
+            salt: self.cache_salt.unwrap_or_default().into_bytes(),
+        })
+    }
+
+    fn stops(&self) -> Result<Vec<String>, ApiError> {
+        let Texts(stops) = &self.stop;
+        if stops.len() > STOPS_MAX {
+            return Err(ApiError::field(
+                "stop",
+                format!("it has {} strings, but {STOPS_MAX} are the most", stops.len()),
+            ));
+        }
+        if let Some(index) = stops.iter().position(|stop| stop.len() > STOP_LEN_MAX_BYTES) {
+            let problem = format!("it has more than {STOP_LEN_MAX_BYTES} bytes, which are the most");
+            return Err(ApiError::field(format!("stop[{index}]"), problem));
+        }
+        Ok(stops.clone())
+    }
+
+    fn sampler(&self, default: &SamplerOptions) -> Result<SamplerOptions, ApiError> {
+        let repeat_window = match self.repeat_last_n {
+            None => default.repeat_window,
+            Some(-1) => Window::All,
+            Some(n) => Window::Last(u32::try_from(n).map_err(|_| {
+                ApiError::field("repeat_last_n", format!("it is {n}, but must be -1 (all) to {}", u32::MAX))
+            })?),
+        };
+        let top_k = match self.top_k {
+            None => default.top_k,
+            Some(k) if k <= 0 => None,
+            Some(k) => Some(u32::try_from(k).unwrap_or(u32::MAX)),
+        };
+        let mut logit_bias = default.logit_bias.clone();
+        logit_bias.retain(|(token, _)| !self.logit_bias.0.iter().any(|(other, _)| other == token));
+        logit_bias.extend(&self.logit_bias.0);
+        Ok(SamplerOptions {
+            temperature: self.temperature.unwrap_or(default.temperature),
+            top_k,
+            // 1 and 0 are how clients say that they want none.
+            top_p: self.top_p.or(default.top_p).filter(|&p| p != 1.0),
+            min_p: self.min_p.or(default.min_p).filter(|&p| p != 0.0),
+            typical: self.typical.or(default.typical).filter(|&p| p != 1.0),
+            top_n_sigma: self.top_n_sigma.or(default.top_n_sigma),
+            repeat_penalty: self.repeat_penalty.unwrap_or(default.repeat_penalty),
+            repeat_window,
+            presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
+            frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
+            logit_bias,
+            seed: default.seed,
+        })
+    }
+}
+
+impl Checked {
+    /// A choice of the answer to a prompt: `i` of `n`.
+    pub fn choice(
+        &self,
+        model: &Model,
+        i: u32,
+        prompt: Vec<u32>,
+        max_tokens: Option<u32>,
+        logprobs: Option<u32>,
+    ) -> Result<Choice, ApiError> {
+        let seed = self.seed.wrapping_add(i.into());
+        let sampler = Sampler::new(&SamplerOptions { seed, ..self.sampler.clone() }, model.vocab_len)?;
+        let (stops, salt) = (self.stops.clone(), self.salt.clone());
+        Ok(Choice { prompt, max_tokens, sampler, stops, logprobs, salt })
+    }
+}
+
+/// Refuses a prompt that leaves no room for an answer, or has none.
+pub fn check_prompt(param: &str, prompt: &[u32], model: &Model) -> Result<(), ApiError> {
+    if prompt.is_empty() {
+        return Err(ApiError::field(param, "there is no token to go on from; give some text"));
+    }
+    if prompt.len() >= model.context_len as usize {
+        return Err(ApiError::context(param, prompt.len(), model.context_len));
+    }
+    if let Some(id) = prompt.iter().find(|&&id| id >= model.vocab_len) {
+        let problem = format!("token {id}, but the model's tokens are 0 to {}", model.vocab_len - 1);
+        return Err(ApiError::field(param, problem));
+    }
+    Ok(())
+}
+
+/// A text, some texts, or null for none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Texts(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMany;
+
+        impl<'de> Visitor<'de> for OneOrMany {
+            type Value = Texts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of strings")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Texts, E> {
+                Ok(Texts::default())
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Texts, E> {
+                Ok(Texts(vec![text.to_owned()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Texts, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = seq.next_element()? {
+                    texts.push(text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+
+        deserializer.deserialize_any(OneOrMany)
+    }
+}
+
+/// A seed: any whole number; negative ones count down from 2^64.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seed(u64);
+
+impl<'de> Deserialize<'de> for Seed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Whole;
+
+        impl Visitor<'_> for Whole {
+            type Value = Seed;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number")
+            }
+
+            fn visit_u64<E: Error>(self, seed: u64) -> Result<Seed, E> {
+                Ok(Seed(seed))
+            }
+
+            fn visit_i64<E: Error>(self, seed: i64) -> Result<Seed, E> {
+                Ok(Seed(seed as u64))
+            }
+        }
+
+        deserializer.deserialize_any(Whole)
+    }
+}
+
+/// An object from token ids to numbers; -100 and less, false and "-inf" mean never.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Biases(Vec<(u32, f64)>);
+
+impl<'de> Deserialize<'de> for Biases {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ById;
+
+        impl<'de> Visitor<'de> for ById {
+            type Value = Biases;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object from token ids to numbers")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Biases, E> {
+                Ok(Biases::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Biases, A::Error> {
+                let mut biases = Vec::new();
+                while let Some(id) = map.next_key::<String>()? {
+                    let id =
+                        id.parse().map_err(|_| A::Error::custom(format_args!("`{id}` is no token id")))?;
+                    let bias = match map.next_value::<Json>()? {
+                        Json::Bool(false) => f64::NEG_INFINITY,
+                        Json::String(text) if text == "-inf" => f64::NEG_INFINITY,
+                        other => other.as_f64().ok_or_else(|| {
+                            A::Error::custom(format_args!(
+                                "the bias of token {id} is {other}, but must be a number"
+                            ))
+                        })?,
+                    };
+                    biases.push((id, if bias <= NEVER_BIAS { f64::NEG_INFINITY } else { bias }));
+                }
+                Ok(Biases(biases))
+            }
+        }
+
+        deserializer.deserialize_any(ById)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(json: &str) -> Params {
+        crate::body::parse(json.as_bytes()).expect("params")
+    }
+
+    #[test]
+    fn what_a_request_says_comes_before_the_defaults() {
+        let default = SamplerOptions { temperature: 0.5, top_k: Some(7), ..SamplerOptions::default() };
+        let sampler = |json| params(json).sampler(&default).expect("options");
+        assert_eq!(sampler("{}"), default);
+        assert_eq!(sampler(r#"{"temperature": null, "top_k": null}"#), default);
+        let changed =
+            sampler(r#"{"temperature": 0, "top_k": -1, "top_p": 1, "min_p": 0, "repeat_last_n": -1}"#);
+        let right = SamplerOptions { repeat_window: Window::All, ..SamplerOptions::default() };
+        assert_eq!(changed, right);
+    }
+
+    /// Report 6.14 (llama.cpp #19699).
+    #[test]
+    fn a_bias_of_minus_100_is_never() {
+        let biases = params(r#"{"logit_bias": {"1": -100, "2": false, "3": "-inf", "4": 100, "5": -99.5}}"#);
+        let never = f64::NEG_INFINITY;
+        assert_eq!(biases.logit_bias.0, [(1, never), (2, never), (3, never), (4, 100.0), (5, -99.5)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (json, param) in [
+            (r#"{"stop": 5}"#, "stop"),
+            (r#"{"stop": ["a", 5]}"#, "stop[1]"),
+            (r#"{"seed": 1.5}"#, "seed"),
+            (r#"{"seed": "a"}"#, "seed"),
+            (r#"{"n": -1}"#, "n"),
+            (r#"{"max_tokens": "many"}"#, "max_tokens"),
+            (r#"{"logit_bias": {"x": 1}}"#, "logit_bias"),
+            (r#"{"logit_bias": {"1": "x"}}"#, "logit_bias"),
+            (r#"{"logit_bias": [1]}"#, "logit_bias"),
+            (r#"{"stream": "yes"}"#, "stream"),
+            (r#"{"stream_options": {"include_usage": 1}}"#, "stream_options.include_usage"),
+            (r#"{"response_format": {"type": 1}}"#, "response_format.type"),
+        ] {
+            let error = crate::body::parse::<Params>(json.as_bytes()).expect_err(json);
+            let named = error.json()["error"]["param"].as_str().unwrap_or_default().to_owned();
+            assert!(named == param || named.starts_with(&format!("{param}.")), "{json}: {error}");
+        }
+        assert_eq!(params(r#"{"seed": -1}"#).seed, Some(Seed(u64::MAX)));
+        assert_eq!(params(r#"{"stop": null}"#).stop, Texts(vec![]));
+    }
+}

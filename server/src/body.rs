@@ -1,0 +1,93 @@
+//! Bodies of requests: read within limits, parsed with the name of what is wrong.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+
+/// Reads a body of at most `max_bytes` in at most `time`.
+pub async fn read(body: Body, max_bytes: usize, time: Duration) -> Result<Bytes, ApiError> {
+    let too_large = || {
+        let message = format!("the body has more than {max_bytes} bytes, which is the most (--max-body)");
+        ApiError::status(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    };
+    let reading = async {
+        let mut stream = body.into_data_stream();
+        let mut bytes = Vec::new();
+        while let Some(piece) = stream.next().await {
+            let piece =
+                piece.map_err(|error| ApiError::bad_request(format!("the body cannot be read: {error}")))?;
+            if bytes.len() + piece.len() > max_bytes {
+                return Err(too_large());
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(Bytes::from(bytes))
+    };
+    tokio::time::timeout(time, reading).await.unwrap_or_else(|_| {
+        let message = format!("the body did not come within {} s", time.as_secs());
+        Err(ApiError::status(StatusCode::REQUEST_TIMEOUT, "body_timeout", message))
+    })
+}
+
+/// Parses a body. What it has beside the fields of `T` is passed over; a field of a wrong type is named.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        match (error.classify(), path.as_str()) {
+            (serde_json::error::Category::Data, ".") => ApiError::bad_request(format!("the body: {error}")),
+            (serde_json::error::Category::Data, _) => ApiError::field(path, error),
+            _ => ApiError::bad_request(format!("the body is not JSON: {error}")),
+        }
+    })?;
+    deserializer
+        .end()
+        .map_err(|error| ApiError::bad_request(format!("the body is not one JSON value: {error}")))?;
+    Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "only its fields' types matter")]
+    struct Body {
+        temperature: Option<f64>,
+        messages: Option<Vec<Inner>>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "only its fields' types matter")]
+    struct Inner {
+        content: String,
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (body, param) in [
+            (r#"{"temperature": "hot"}"#, "temperature"),
+            (r#"{"messages": [{"content": "a"}, {"content": 5}]}"#, "messages[1].content"),
+            (r#"{"messages": {}}"#, "messages"),
+            (r#"{"messages": [{}]}"#, "messages[0]"),
+        ] {
+            let error = parse::<Body>(body.as_bytes()).unwrap_err();
+            assert_eq!(error.json()["error"]["param"], param, "{error}");
+            assert!(error.to_string().contains(param), "{error}");
+        }
+        for body in ["", "{", "[]", "5", "{} x", "\u{0}"] {
+            let error = parse::<Body>(body.as_bytes()).unwrap_err();
+            assert_eq!(error.http_status(), 400, "{body}");
+            assert!(error.json()["error"]["param"].is_null(), "{body}: {error}");
+        }
+        parse::<Body>(br#"{"unknown": {"a": [1, null]}, "temperature": null}"#).unwrap();
+    }
+}
