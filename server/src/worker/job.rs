@@ -103,7 +103,7 @@ impl Job {
             self.send_piece(piece);
         }
         let finish = match completion.stop {
-            Stop::Eog | Stop::Cancelled => Finish::Stop,
+            Stop::Eog | Stop::Grammar | Stop::Cancelled => Finish::Stop,
             Stop::Length | Stop::Context => Finish::Length,
         };
         metrics.drafted_tokens.inc_by(completion.drafts.drafted);
