@@ -6,8 +6,8 @@ use unisonic_core::numerics::elementary::log;
 use unisonic_core::numerics::filters::{Fraction, Sigmas};
 use unisonic_core::numerics::float::{i2f, ord, pow2};
 
-use super::kept::{Kept, MASKED};
-use super::order::{Entry, prefix_end};
+use super::kept::{Kept, MASKED, from_ord};
+use super::order::{Entry, least, prefix_end};
 use super::passes::{
     distance, grid_sums, histogram, in_bucket, integer_weight, reaching, sigma_grid, weight_moment,
     weight_sum,
@@ -62,14 +62,28 @@ pub fn typical(kept: &mut Kept, p: Fraction) {
     let entropy = (moment / u128::from(total.max(1))) as u32;
     let deviation = |z: f32| distance(z, z_max).abs_diff(entropy);
     let end = end_of_share(kept, z_max, entropy, p.of(total.into()), |z| -(deviation(z) as i32));
-    if let Some(Entry { key, .. }) = end {
-        let low = below(z_max, entropy.saturating_add(key.unsigned_abs()));
+    let Some(Entry { key, .. }) = end else { return };
+    let (nearest, furthest) = (entropy.saturating_sub(key.unsigned_abs()), entropy + key.unsigned_abs());
+    if furthest > HAS_WEIGHT {
+        let low = below(z_max, furthest);
         kept.retain(low, |_, z| deviation(z) <= key.unsigned_abs() && integer_weight(z, z_max) > 0);
+        return;
     }
+    // A larger logit is never further away.
+    let first_within = |furthest: u32| {
+        least(MASKED.into(), ord(z_max).into(), |key| distance(from_ord(key as i32), z_max) <= furthest)
+            as i32
+    };
+    let high = nearest.checked_sub(1).map_or(i32::MAX, |nearer| first_within(nearer) - 1);
+    kept.span(first_within(furthest), high);
 }
+
+/// An id of this [`distance`], 21 logits, has a weight for sure: `exp2(-21*LOG2E)` is 2^-30.3, and weights end at 2^-31.
+const HAS_WEIGHT: u32 = 21 << 15;
 
 /// Keeps the smallest prefix in (ord(z) descending, id ascending) that reaches a share p.
 pub fn top_p(kept: &mut Kept, p: Fraction) {
+    kept.settle();
     let z_max = kept.largest();
     let total = weight_sum(kept.logits(), z_max);
     if let Some(end) = end_of_share(kept, z_max, 0, p.of(total.into()), ord) {
@@ -79,6 +93,7 @@ pub fn top_p(kept: &mut Kept, p: Fraction) {
 
 /// Keeps ids with at least a fraction m of the largest weight.
 pub fn min_p(kept: &mut Kept, m: Fraction) {
+    kept.settle();
     let z_max = kept.largest();
     let largest = u128::from(integer_weight(z_max, z_max));
     // The smallest weight that is kept.

@@ -3,10 +3,11 @@
 //! All filters but typical keep a front part of one order, so a filter finds a threshold and then collects
 //! what reaches it. In the vocabulary that means looking at the few blocks whose maximum does, and in those
 //! at the few logits that do. A front part that is most of the vocabulary is not collected at all
-//! ([`Kept::cut`]).
+//! ([`Kept::cut`], [`Kept::span`]).
 
 use unisonic_core::numerics::float::ord;
 
+use super::noise::Race;
 use super::order::Entry;
 use super::passes::{self, BLOCK};
 
@@ -25,6 +26,8 @@ pub struct Scratch {
     z: Vec<f32>,
     /// Entries of an order in which a filter looks for its threshold.
     pub entries: Vec<Entry>,
+    /// Ids that may win a draw.
+    pub candidates: Vec<u32>,
     keys: Vec<i32>,
 }
 
@@ -37,16 +40,18 @@ pub struct Kept<'a> {
     floor: i32,
     /// The last place that is kept, in (ord(z) descending, id ascending).
     cut: Option<(i32, u32)>,
+    /// The largest [`ord`] that is kept.
+    ceiling: i32,
 }
 
 impl<'a> Kept<'a> {
     /// All ids whose logit is not -inf; the maxima in `scratch` are theirs.
     pub fn all(vocabulary: &'a [f32], scratch: &'a mut Scratch) -> Self {
-        Self { vocabulary, scratch, is_list: false, floor: MASKED + 1, cut: None }
+        Self { vocabulary, scratch, is_list: false, floor: MASKED + 1, cut: None, ceiling: i32::MAX }
     }
 
-    /// Logits by index; -inf is no one. The order of indices is that of ids. After a [`cut`](Self::cut) there
-    /// are others too.
+    /// Logits by index; -inf is no one. The order of indices is that of ids. After a [`cut`](Self::cut) or
+    /// [`span`](Self::span) there are others too.
     pub fn logits(&self) -> &[f32] {
         if self.is_list { &self.scratch.z } else { self.vocabulary }
     }
@@ -62,12 +67,25 @@ impl<'a> Kept<'a> {
         self.floor = self.floor.max(bound_of_rank(&self.scratch.maxima, k as usize));
     }
 
-    /// Whether an id of the vocabulary is before the cut.
-    pub fn is_before_cut(&self, id: u32, z: f32) -> bool {
-        is_before(self.cut, id, z)
+    /// A race of the kept ids to a draw.
+    pub fn race(&mut self, race: &mut Race) {
+        // The favourite comes first: what cannot beat it is passed over by the block.
+        if self.ceiling == i32::MAX
+            && let Some((id, z)) = self.first()
+        {
+            race.enter(id, z);
+        }
+        let Scratch { maxima, ids, z, candidates, .. } = &mut *self.scratch;
+        if self.is_list {
+            ids.chunks(BLOCK).zip(z.chunks(BLOCK)).for_each(|(ids, z)| race.enter_list(ids, z));
+        } else {
+            let cut = self.cut;
+            let range = cut.map_or(self.floor, |(key, _)| key)..=self.ceiling;
+            race.enter_vocabulary(self.vocabulary, maxima, range, candidates, |id, z| is_before(cut, id, z));
+        }
     }
 
-    /// z_max; not -inf, since no filter empties a list.
+    /// z_max, before a [`span`](Self::span); not -inf, since no filter empties a list.
     pub fn largest(&self) -> f32 {
         let of_list = || self.scratch.z.iter().copied().max_by_key(|&z| ord(z));
         let of_blocks = || self.scratch.maxima.iter().copied().max().map(from_ord);
@@ -86,15 +104,10 @@ impl<'a> Kept<'a> {
         Some((self.ids().map_or(index as u32, |ids| ids[index]), self.logits()[index]))
     }
 
-    /// The largest [`ord`] of each block of the vocabulary, and the least one that is kept.
-    pub fn maxima(&self) -> (&[i32], i32) {
-        (&self.scratch.maxima, self.cut.map_or(self.floor, |(key, _)| key))
-    }
-
     /// Keeps of the ids with `ord(z) >= low` those that `keep(index, z)` keeps.
     pub fn retain(&mut self, low: i32, mut keep: impl FnMut(u32, f32) -> bool) {
         let low = low.max(self.floor);
-        let cut = self.cut.take();
+        let (cut, ceiling) = (self.cut.take(), std::mem::replace(&mut self.ceiling, i32::MAX));
         let Scratch { maxima, ids, z, .. } = &mut *self.scratch;
         if self.is_list {
             let mut len = 0;
@@ -111,7 +124,7 @@ impl<'a> Kept<'a> {
             ids.clear();
             z.clear();
             for_each_reaching(self.vocabulary, maxima, low, |id, logit| {
-                if is_before(cut, id, logit) && keep(id, logit) {
+                if ord(logit) <= ceiling && is_before(cut, id, logit) && keep(id, logit) {
                     ids.push(id);
                     z.push(logit);
                 }
@@ -122,15 +135,35 @@ impl<'a> Kept<'a> {
 
     /// Keeps what is up to a place in (ord(z) descending, index ascending).
     pub fn cut(&mut self, key: i32, last: u32) {
-        // A guess at how many that are, from 32 blocks.
-        let blocks = self.scratch.maxima.len();
-        let few = self.vocabulary.chunks(BLOCK).step_by((blocks / 32).max(1));
-        let reaching: usize = few.map(|block| passes::reaching(block, key).count_ones() as usize).sum();
-        if self.is_list || reaching * (blocks / 32).max(1) < LONG_LIST {
+        if self.is_list || self.about_within(key, i32::MAX) < LONG_LIST {
             self.retain(key, |index, z| ord(z) > key || index <= last);
         } else {
             self.cut = Some((key, last));
         }
+    }
+
+    /// Keeps the ids with an [`ord`] from `low` to `high`. Before any other filter than a draw, [`settle`](Self::settle) has to
+    /// be called.
+    pub fn span(&mut self, low: i32, high: i32) {
+        if self.is_list || self.about_within(low, high) < LONG_LIST {
+            self.retain(low, |_, z| ord(z) <= high);
+        } else {
+            (self.floor, self.ceiling) = (self.floor.max(low), high);
+        }
+    }
+
+    /// Makes a list of what a [`span`](Self::span) keeps.
+    pub fn settle(&mut self) {
+        if self.ceiling < i32::MAX {
+            self.retain(self.floor, |_, _| true);
+        }
+    }
+
+    /// A guess at how many of the vocabulary that are, from 32 blocks.
+    fn about_within(&self, low: i32, high: i32) -> usize {
+        let step = (self.scratch.maxima.len() / 32).max(1);
+        let few = self.vocabulary.chunks(BLOCK).step_by(step);
+        few.map(|block| passes::within(block, low, high).count_ones() as usize).sum::<usize>() * step
     }
 
     /// Whether to find all with `ord(z) >= low` takes much less than a pass over all.
@@ -154,11 +187,13 @@ impl<'a> Kept<'a> {
         let mut weights = [0; BLOCK];
         let mut weigh = |first: u32, block: &[f32]| {
             let those = those(block);
-            if those != 0 {
+            // A whole block takes as long as eight of them alone.
+            let many = those.count_ones() > 8;
+            if many {
                 passes::weights(block, z_max, &mut weights);
             }
             for_each_bit(those, block, |i, z| {
-                let weight = weights[i as usize];
+                let weight = if many { weights[i as usize] } else { passes::integer_weight(z, z_max) };
                 if weight > 0 {
                     entries.extend(key(z).map(|key| Entry { key, index: first + i, weight }));
                 }

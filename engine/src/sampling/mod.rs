@@ -32,7 +32,7 @@ pub use unisonic_core::numerics::sampling_chain::Window;
 use crate::{EngineError, Sample};
 use kept::{Kept, MASKED, Scratch};
 use noise::Race;
-use passes::{BLOCK, block_maxima};
+use passes::block_maxima;
 
 /// Chooses tokens by checked options.
 #[derive(Debug)]
@@ -83,10 +83,15 @@ impl Sampler {
         let mut kept = Kept::all(z, &mut self.scratch);
         filter(&self.chain, &mut kept);
         let token = match self.chain.temperature {
-            Temperature::Greedy => kept.first().map(|(id, _)| id),
+            Temperature::Greedy => {
+                kept.settle();
+                kept.first().map(|(id, _)| id)
+            }
             Temperature::Inverse(inverse) => {
                 let key = DrawKey { seed: self.chain.seed, position, purpose: 0 };
-                draw(&kept, key, inverse)
+                let mut race = Race::new(key, inverse);
+                kept.race(&mut race);
+                race.winner()
             }
         };
         token.ok_or(SamplerError::NothingAllowed { position })
@@ -168,21 +173,4 @@ fn filter(chain: &SamplingChain, kept: &mut Kept) {
     if let Some(m) = chain.min_p {
         filters::min_p(kept, m);
     }
-}
-
-/// The winner among the kept ids. The favourite comes first: what cannot beat it is passed over by the block.
-fn draw(kept: &Kept, key: DrawKey, inverse_temperature: f32) -> Option<u32> {
-    let (id, z) = kept.first()?;
-    let mut race = Race::new(key, inverse_temperature, id, z);
-    match kept.ids() {
-        Some(ids) => {
-            let blocks = ids.chunks(BLOCK).zip(kept.logits().chunks(BLOCK));
-            blocks.for_each(|(ids, z)| race.enter_list(ids, z));
-        }
-        None => {
-            let (maxima, low) = kept.maxima();
-            race.enter_vocabulary(kept.logits(), maxima, low, |id, z| kept.is_before_cut(id, z));
-        }
-    }
-    Some(race.winner())
 }

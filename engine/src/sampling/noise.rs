@@ -6,16 +6,20 @@
 //! few ids only.
 
 use std::f32::consts::LN_2;
+use std::ops::RangeInclusive;
 
 use multiversion::multiversion;
 use unisonic_core::numerics::float::{i2f, ord};
 use unisonic_core::numerics::sampling::{DrawKey, gumbel, perturbed};
 
-use super::kept::from_ord;
-use super::passes::BLOCK;
+use super::kept::{MASKED, from_ord};
+use super::order::least;
+use super::passes::{BLOCK, collect, within};
 
 /// No noise is larger: the word 0 gives 22.18.
 const LARGEST_NOISE: f32 = 22.2;
+/// Blocks that take part before the others.
+const TOP: usize = 16;
 
 /// The best id so far, by (score descending, id ascending).
 pub struct Race {
@@ -25,49 +29,114 @@ pub struct Race {
 }
 
 impl Race {
-    /// A draw with `f32(1/T)`, in which one id has taken part.
-    pub fn new(key: DrawKey, inverse_temperature: f32, id: u32, z: f32) -> Self {
-        let mut race = Self { philox: Philox::new(key), inverse_temperature, best: (i32::MIN, id) };
-        race.enter_word(id, z, race.philox.word(id.into()) as u32);
-        race
+    /// A draw with `f32(1/T)`, in which no id has taken part.
+    pub fn new(key: DrawKey, inverse_temperature: f32) -> Self {
+        Self { philox: Philox::new(key), inverse_temperature, best: (i32::MIN, u32::MAX) }
     }
 
     /// The id that has won.
-    pub fn winner(&self) -> u32 {
-        self.best.1
+    pub fn winner(&self) -> Option<u32> {
+        (self.best.0 > i32::MIN).then_some(self.best.1)
     }
 
-    /// The ids of a vocabulary take part, those that are kept; none is in a block whose largest [`ord`] is
-    /// below `low`.
-    pub fn enter_vocabulary(&mut self, z: &[f32], maxima: &[i32], low: i32, keep: impl Fn(u32, f32) -> bool) {
-        let could_win = |max: i32| max >= low && self.bound(from_ord(max), LARGEST_NOISE) >= self.best.0;
+    /// An id takes part.
+    pub fn enter(&mut self, id: u32, z: f32) {
+        self.enter_word(id, z, self.philox.word(id.into()) as u32);
+    }
+
+    /// The ids of a vocabulary take part whose [`ord`] is in a range and that are kept. `candidates` is room to work in.
+    ///
+    /// The blocks with the largest logits come first: the better the best is, the more others cannot win whatever their noise.
+    /// Where those are many, words are made for a list of the others; else for whole blocks.
+    pub fn enter_vocabulary(
+        &mut self,
+        z: &[f32],
+        maxima: &[i32],
+        range: RangeInclusive<i32>,
+        candidates: &mut Vec<u32>,
+        keep: impl Fn(u32, f32) -> bool,
+    ) {
+        let (low, high) = range.into_inner();
+        let keep = |id, z| (low..=high).contains(&ord(z)) && keep(id, z);
+        let top = top_blocks(maxima).max(low);
+        for (at, _) in (0..).zip(maxima).filter(|&(_, &max)| max >= top) {
+            self.enter_block(z, at, u32::MAX, &keep);
+        }
+        let low = low.max(self.lowest_that_can_win());
+        let rest = maxima.iter().copied().filter(|&max| max < top).max().unwrap_or(i32::MIN);
+        if rest < low {
+            return;
+        }
+        let limit = self.largest_word(rest.min(high));
         let blocks: Vec<u32> =
-            (0..).zip(maxima).filter(|&(_, &max)| could_win(max)).map(|(at, _)| at).collect();
-        let mut words = vec![0; blocks.len()];
-        least_words(&blocks, &self.philox, &mut words);
-        for (at, word) in blocks.into_iter().zip(words) {
-            let first = at * BLOCK as u32;
-            if self.bound(from_ord(maxima[at as usize]), noise_bound(word)) >= self.best.0 {
-                let z = &z[first as usize..];
-                let ids: [u32; BLOCK] = std::array::from_fn(|i| first.wrapping_add(i as u32));
-                self.enter_ids(&ids, &z[..z.len().min(BLOCK)], &keep);
+            (0..).zip(maxima).filter(|&(_, &max)| (low..top).contains(&max)).map(|(at, _)| at).collect();
+        let mut words = Vec::new();
+        if most_are_within(z, &blocks, low, high) {
+            words.resize(blocks.len(), 0);
+            least_words(&blocks, &self.philox, &mut words);
+            for (at, word) in blocks.into_iter().zip(words) {
+                if word <= limit && self.can_win(from_ord(maxima[at as usize]), word) {
+                    self.enter_block(z, at, limit, &keep);
+                }
+            }
+            return;
+        }
+        collect(z, maxima, [low, high, top], candidates);
+        let len = candidates.len().next_multiple_of(BLOCK);
+        // Who takes part twice does no better.
+        candidates.resize(len, candidates.last().copied().unwrap_or(0));
+        let (lists, _) = candidates.as_chunks::<BLOCK>();
+        words.resize(lists.len(), 0);
+        least_words_of(lists, &self.philox, &mut words);
+        for (ids, word) in lists.iter().zip(words).filter(|&(_, word)| word <= limit) {
+            let from = ids.map(|id| maxima.get(id as usize / BLOCK).copied().unwrap_or(i32::MIN));
+            let largest = from.into_iter().max().unwrap_or(i32::MIN);
+            if self.can_win(from_ord(largest), word) {
+                let z = ids.map(|id| z.get(id as usize).copied().unwrap_or(f32::NEG_INFINITY));
+                self.enter_ids(ids, &z, limit, &keep);
             }
         }
+    }
+
+    fn enter_block(&mut self, z: &[f32], at: u32, limit: u32, keep: &impl Fn(u32, f32) -> bool) {
+        let first = at * BLOCK as u32;
+        let z = &z[first as usize..];
+        let ids: [u32; BLOCK] = std::array::from_fn(|i| first.wrapping_add(i as u32));
+        self.enter_ids(&ids, &z[..z.len().min(BLOCK)], limit, keep);
+    }
+
+    fn can_win(&self, z: f32, word: u32) -> bool {
+        self.bound(z, noise_bound(word)) >= self.best.0
+    }
+
+    /// The least [`ord`] of a logit that the largest noise may bring to the best score.
+    fn lowest_that_can_win(&self) -> i32 {
+        least(MASKED.into(), ord(f32::MAX).into(), |key| {
+            self.bound(from_ord(key as i32), LARGEST_NOISE) >= self.best.0
+        }) as i32
+    }
+
+    /// The largest word whose noise may bring a logit of this [`ord`] to the best score; 0 for none as well.
+    fn largest_word(&self, key: i32) -> u32 {
+        let cannot =
+            least(0, 1 << 32, |word| word > u32::MAX.into() || !self.can_win(from_ord(key), word as u32));
+        (cannot - 1).max(0) as u32
     }
 
     /// At most [`BLOCK`] ids and their logits take part.
     pub fn enter_list(&mut self, ids: &[u32], z: &[f32]) {
         let Some(largest) = z.iter().copied().max_by_key(|&z| ord(z)) else { return };
         if self.bound(largest, LARGEST_NOISE) >= self.best.0 {
-            self.enter_ids(ids, z, |_, _| true);
+            self.enter_ids(ids, z, u32::MAX, &|_, _| true);
         }
     }
 
-    fn enter_ids(&mut self, ids: &[u32], z: &[f32], keep: impl Fn(u32, f32) -> bool) {
+    /// Ids take part; those with a word above `limit` cannot win.
+    fn enter_ids(&mut self, ids: &[u32], z: &[f32], limit: u32, keep: &impl Fn(u32, f32) -> bool) {
         let mut words = [0; BLOCK];
         words_of(ids, &self.philox, &mut words);
         for ((&id, &z), &word) in ids.iter().zip(z).zip(&words) {
-            if self.bound(z, noise_bound(word)) >= self.best.0 && keep(id, z) {
+            if word <= limit && self.can_win(z, word) && keep(id, z) {
                 self.enter_word(id, z, word);
             }
         }
@@ -88,6 +157,26 @@ impl Race {
     fn bound(&self, z: f32, noise: f32) -> i32 {
         ord(perturbed(z, self.inverse_temperature, noise))
     }
+}
+
+/// A maximum that at least [`TOP`] blocks reach, where there are so many, and not many more.
+fn top_blocks(maxima: &[i32]) -> i32 {
+    // As many parts have a block that reaches it.
+    let parts = maxima.chunks(maxima.len().div_ceil(4 * TOP).max(1));
+    let mut largest: Vec<i32> = parts.filter_map(|part| part.iter().copied().max()).collect();
+    largest.sort_unstable_by(|a, b| b.cmp(a));
+    largest.get(TOP - 1).or(largest.last()).copied().unwrap_or(i32::MIN)
+}
+
+/// Whether a list of the ids in a range would have most of all, from a look at some blocks.
+fn most_are_within(z: &[f32], blocks: &[u32], low: i32, high: i32) -> bool {
+    let looked = blocks.iter().step_by((blocks.len() / 32).max(1));
+    let (mut count, mut all) = (0, 0);
+    for block in looked.filter_map(|&at| z.chunks(BLOCK).nth(at as usize)) {
+        count += within(block, low, high).count_ones();
+        all += block.len() as u32;
+    }
+    8 * count > 5 * all
 }
 
 /// At least the noise of a word, and at most 0.07 more where the noise is large; a larger word has no larger
@@ -171,6 +260,19 @@ fn least_words(blocks: &[u32], philox: &Philox, words: &mut [u32]) {
     }
 }
 
+/// The least word of each list of ids.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn least_words_of(lists: &[[u32; BLOCK]], philox: &Philox, words: &mut [u32]) {
+    for (least_word, ids) in words.iter_mut().zip(lists) {
+        let mut least = u64::MAX;
+        for &id in ids {
+            let word = philox.word(id.into()).rotate_left(32);
+            least = if word < least { word } else { least };
+        }
+        *least_word = (least >> 32) as u32;
+    }
+}
+
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn words_of(ids: &[u32], philox: &Philox, words: &mut [u32; BLOCK]) {
     for (word, &id) in words.iter_mut().zip(ids) {
@@ -197,6 +299,8 @@ mod tests {
             words_of(&ids, &philox, &mut words);
             prop_assert_eq!(words, ids.map(right));
             let mut least = [0; 2];
+            least_words_of(&[ids], &philox, &mut least[..1]);
+            prop_assert_eq!(Some(least[0]), ids.into_iter().map(right).min());
             least_words(&[block, 0], &philox, &mut least);
             prop_assert_eq!(Some(least[0]), ids.into_iter().map(right).min());
             prop_assert_eq!(Some(least[1]), (0..BLOCK as u32).map(right).min());

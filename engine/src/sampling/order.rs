@@ -1,4 +1,4 @@
-//! Where in an order a share of weight is reached, without sorting more than a handful.
+//! Where in an order a share of weight is reached, without sorting more than a handful; and where something begins to hold.
 
 /// One place in an order: larger keys first, of equals the lower index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,4 +63,17 @@ fn some_median(entries: &[Entry]) -> i32 {
     let mut keys: [i32; 9] = std::array::from_fn(|i| entries[i * (entries.len() - 1) / 8].key);
     keys.sort_unstable();
     keys[4]
+}
+
+/// The least number from `first` to `last` for which something holds that holds for all above as well, and for `last`.
+pub fn least(mut first: i64, mut last: i64, holds: impl Fn(i64) -> bool) -> i64 {
+    while first < last {
+        let middle = (first + last) >> 1;
+        if holds(middle) {
+            last = middle;
+        } else {
+            first = middle + 1;
+        }
+    }
+    last
 }

@@ -13,7 +13,8 @@ use super::{Sampler, SamplerError, SamplerOptions, Window, passes};
 /// Logits as models make them, and as nobody would.
 fn logits() -> impl Strategy<Value = Vec<f32>> {
     let len = prop_oneof![1_usize..10, 60_usize..200, 1000_usize..3000];
-    let kind = select(vec!["bell", "ties", "equal", "huge", "flat", "zeros", "steep", "far", "masked"]);
+    let kind =
+        select(vec!["bell", "ties", "equal", "huge", "flat", "zeros", "steep", "far", "masked", "model"]);
     (len, kind, any::<u64>()).prop_map(|(len, kind, seed)| logits_of(len, kind, seed))
 }
 
@@ -33,6 +34,11 @@ fn logits_of(len: usize, kind: &str, seed: u64) -> Vec<f32> {
         "zeros" => z.iter_mut().for_each(|z| *z = if *z > 0.0 { 0.0 } else { -0.0 }),
         "steep" => z.iter_mut().for_each(|z| *z *= 12.0),
         "far" => z.iter_mut().for_each(|z| *z = *z * *z * *z * 1e15),
+        // A few far above the others, with odds that fall like 1/rank.
+        "model" => {
+            let few = z.iter_mut().skip(seed as usize % 7).step_by(len.div_ceil(400));
+            few.zip(1_u32..).for_each(|(z, rank)| *z += 17.0 - f64::from(rank).log2() as f32);
+        }
         "masked" => z.iter_mut().skip(1).step_by(2).for_each(|z| *z = f32::NEG_INFINITY),
         _ => {}
     }
@@ -153,7 +159,7 @@ fn weights_are_exact_at_every_distance() {
 /// A vocabulary as large as they come, through every filter on its own.
 #[test]
 fn large_vocabularies() {
-    for kind in ["bell", "ties", "equal", "flat", "steep"] {
+    for kind in ["bell", "ties", "equal", "flat", "steep", "model"] {
         let logits = logits_of(152_064, kind, 5);
         let plain = SamplerOptions { temperature: 1.0, seed: 3, ..SamplerOptions::default() };
         let drawn = [
@@ -170,7 +176,7 @@ fn large_vocabularies() {
         for options in drawn {
             let chain = options.check(152_064).unwrap();
             // Whatever is kept may win where it is hot.
-            for (temperature, seed) in [(0.0, 0), (1.0, 3), (1e4, 4), (1e4, 5)] {
+            for (temperature, seed) in [(0.0, 0), (1.0, 3), (0.6, 6), (1e4, 4), (1e4, 5)] {
                 let options = SamplerOptions { temperature, seed, ..options.clone() };
                 let chain = SamplingChain {
                     temperature: Temperature::new(temperature).unwrap(),
