@@ -42,8 +42,10 @@ pub fn options() -> EngineOptions<'static> {
 
 /// A committed tiny llama.
 pub fn file(quant: &str) -> GgufFile {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    GgufFile::open(&root.join(format!("../tests/data/quants/llama-{quant}.gguf"))).unwrap()
+    // The program's tests have this file too.
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = if manifest.ends_with("engine") { manifest.parent().unwrap() } else { manifest };
+    GgufFile::open(&root.join(format!("tests/data/quants/llama-{quant}.gguf"))).unwrap()
 }
 
 /// The same on a device.

@@ -17,6 +17,8 @@ mod common;
 mod grammar;
 mod long_runs;
 mod product;
+mod product_smollm2;
+mod product_tiny;
 mod random_schedules;
 mod receipts;
 mod requests;
