@@ -52,7 +52,7 @@ fn it_is_in_the_users_folder_for_caches() {
 
 /// The first Vulkan device that can be used; none and a line that says so where there is none.
 fn vulkan() -> Option<String> {
-    let listed = last_line_json(&succeeded(unisonic(&["devices", "--json"])));
+    let listed = last_line_json(&succeeded(unisonic(&["devices", "--json", "--cache-dir", "off"])));
     let backends = listed["backends"].as_array().unwrap();
     let devices = backends.iter().filter(|backend| backend["backend"] == "Vulkan").flat_map(|backend| {
         backend["devices"]
@@ -60,6 +60,10 @@ fn vulkan() -> Option<String> {
             .unwrap()
             .iter()
             .filter(|device| device["missing"] == Json::Array(vec![]))
+    });
+    let devices = devices.inspect(|device| {
+        let probes = device["self_test"]["probes"].as_array().unwrap();
+        assert!(probes.contains(&"rounding".into()) && probes.contains(&"reassociation".into()), "{device}");
     });
     let found = devices.map(|device| device["device"].as_str().unwrap().to_owned()).next();
     if found.is_none() {

@@ -50,6 +50,9 @@ fn what_fails_is_switched_off() {
             // A probe of what the device lacks does not run.
             assert_eq!(faults.iter().map(|fault| fault.of).collect::<Vec<_>>(), vec![of; usize::from(has)]);
             assert!(faults.iter().all(|fault| fault.reason.contains(&format!("the probe `{wrong}`"))));
+            assert_eq!(machine.self_test().probes.contains(&wrong), has);
+            let off = machine.switched_off().iter().filter(|off| off.reason.contains(&format!("`{wrong}`")));
+            assert_eq!(off.count(), usize::from(has), "{:?}", machine.switched_off());
             machine.hardware().caps
         };
         let without_dot = caps("dots", Needs::IntegerDot, right.dot4);

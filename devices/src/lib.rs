@@ -21,7 +21,7 @@ use unisonic_gpu::machine::Machine;
 use unisonic_planner::launches::{LaunchPasses, Lowering};
 
 pub use features::{FEATURES, Feature, FeaturesOff, UnknownFeature};
-pub use list::{Backend, Listed, list};
+pub use list::{Backend, Listed, SelfTest, SwitchedOff, list};
 pub use name::{DeviceName, UnknownDevice};
 
 /// What to open beside the device's name.

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use unisonic_devices::{Backend, Listed, list};
+use unisonic_devices::{Backend, Listed, SelfTest, list};
 
+use crate::cache_dir::CacheDirArg;
 use crate::output::{bytes, write_json, write_stdout};
 
 const EXAMPLES: &str = "\
@@ -21,11 +22,13 @@ pub struct DevicesArgs {
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    cache: CacheDirArg,
 }
 
 /// Runs the command.
 pub fn run(args: &DevicesArgs) -> anyhow::Result<()> {
-    let backends = list();
+    let backends = list(args.cache.open().as_ref());
     if args.json {
         return write_json(&as_json(&backends));
     }
@@ -54,10 +57,20 @@ fn of_device(device: &Listed) -> String {
     text.push('\n');
     let driver = device.driver.iter().map(|driver| format!("driver: {driver}"));
     let missing = device.missing.iter().map(|missing| format!("cannot be used: {missing}"));
-    for line in driver.chain((!device.notes.is_empty()).then(|| device.notes.join("; "))).chain(missing) {
+    let notes = (!device.notes.is_empty()).then(|| device.notes.join("; "));
+    let self_test = device.self_test.iter().flat_map(of_self_test);
+    for line in driver.chain(notes).chain(self_test).chain(missing) {
         let _ = writeln!(text, "      {line}");
     }
     text
+}
+
+/// A line, and one for each thing that is not used.
+fn of_self_test(test: &SelfTest) -> Vec<String> {
+    let probes = format!("self-test: asked for {}", test.probes.join(", "));
+    let off = test.switched_off.iter().map(|off| format!("does without {}: {}", off.what, off.reason));
+    let all_right = test.switched_off.is_empty().then(|| "computes as specified".to_owned());
+    [probes].into_iter().chain(off).chain(all_right).collect()
 }
 
 fn as_json(backends: &[Backend]) -> Json {
@@ -69,6 +82,13 @@ fn as_json(backends: &[Backend]) -> Json {
             "memory_bytes": device.memory_len_bytes,
             "missing": device.missing,
             "notes": device.notes,
+            "self_test": device.self_test.as_ref().map(|test| json!({
+                "probes": test.probes,
+                "switched_off": test.switched_off.iter().map(|off| json!({
+                    "what": off.what,
+                    "reason": off.reason,
+                })).collect::<Vec<_>>(),
+            })),
         })
     };
     let of_backend = |backend: &Backend| match &backend.devices {
@@ -83,7 +103,7 @@ fn as_json(backends: &[Backend]) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use unisonic_devices::DeviceName;
+    use unisonic_devices::{DeviceName, SwitchedOff};
 
     use super::*;
 
@@ -96,6 +116,7 @@ mod tests {
             memory_len_bytes: Some(8 << 30),
             missing: vec!["it is too old".into()],
             notes: vec!["a".into(), "b".into()],
+            self_test: None,
         };
         let backends = [
             Backend { name: "CUDA", devices: Ok(vec![device]) },
@@ -109,5 +130,31 @@ mod tests {
         }
         assert!(text.ends_with("Vulkan\n  none: no loader\n"), "{text}");
         assert_eq!(as_json(&backends)["backends"][0]["devices"][0]["device"], "cuda:1");
+    }
+
+    #[test]
+    fn a_device_says_what_it_was_asked_and_does_without() {
+        let listed = |switched_off| Listed {
+            name: DeviceName::Vulkan(0),
+            hardware: "GPU".into(),
+            driver: None,
+            memory_len_bytes: None,
+            missing: vec![],
+            notes: vec![],
+            self_test: Some(SelfTest { probes: vec!["rounding", "dots"], switched_off }),
+        };
+        let text = of_device(&listed(vec![]));
+        assert!(
+            text.ends_with("self-test: asked for rounding, dots\n      computes as specified\n"),
+            "{text}"
+        );
+        let off = SwitchedOff { what: "packed dot products", reason: "sums differ".into() };
+        let device = listed(vec![off]);
+        let text = of_device(&device);
+        assert!(text.ends_with("      does without packed dot products: sums differ\n"), "{text}");
+        let json = as_json(&[Backend { name: "Vulkan", devices: Ok(vec![device]) }]);
+        let test = &json["backends"][0]["devices"][0]["self_test"];
+        assert_eq!(test["probes"], json!(["rounding", "dots"]));
+        assert_eq!(test["switched_off"][0]["reason"], "sums differ");
     }
 }

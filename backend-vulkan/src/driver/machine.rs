@@ -29,8 +29,18 @@ pub struct VulkanMachine {
     index: usize,
     target: Target,
     self_test: SelfTest,
+    switched_off: Vec<SwitchedOff>,
     uploader: RefCell<Uploader>,
     device: Arc<Device>,
+}
+
+/// What a device has and is used without, since it is not as specified or not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchedOff {
+    /// What.
+    pub what: &'static str,
+    /// Why.
+    pub reason: String,
 }
 
 /// Opens a device by its number among [`super::enumerate`]'s.
@@ -47,17 +57,21 @@ pub fn open(index: usize, options: &OpenOptions) -> Result<VulkanMachine, OpenEr
     let device = Device::open(instance, physical, features, options)?;
     let mut uploader = Uploader::new(&device);
     let self_test = self_test(&device, &mut uploader, &target, &options.wrong_probes)?;
-    without_faults(&device, &mut target, &self_test)?;
+    let mut switched_off = without_faults(&device, &mut target, &self_test)?;
     let has_faults = |needs| self_test.faults.iter().any(|fault| fault.of == needs);
     if device.features.matrices && !has_faults(Needs::Matrices) && !has_faults(Needs::Subgroups) {
-        target.matrix = match probe::matrix_order(&device, &mut uploader) {
+        let reason = match probe::matrix_order(&device, &mut uploader) {
             Err(error @ MachineError::Lost { .. }) => return Err(error.into()),
-            Err(error) => {
-                tracing::warn!("matrices are not used: {error}");
-                None
+            Err(error) => error.to_string(),
+            Ok(order) => {
+                target.matrix = order;
+                "which invocation holds which words of a matrix is not as kernels need it".to_owned()
             }
-            Ok(order) => order,
         };
+        if target.matrix.is_none() {
+            tracing::warn!("matrices are not used: {reason}");
+            switched_off.push(SwitchedOff { what: "matrices", reason });
+        }
     }
     device.begin_faults(options);
     tracing::debug!(
@@ -66,11 +80,15 @@ pub fn open(index: usize, options: &OpenOptions) -> Result<VulkanMachine, OpenEr
         ?target,
         "opened vulkan:{index}"
     );
-    Ok(VulkanMachine { index, target, self_test, uploader: RefCell::new(uploader), device })
+    Ok(VulkanMachine { index, target, self_test, switched_off, uploader: RefCell::new(uploader), device })
 }
 
-/// Switches off what a device does not do as specified; an error if it cannot do without.
-fn without_faults(device: &Device, target: &mut Target, self_test: &SelfTest) -> Result<(), OpenError> {
+/// Switches off what a device does not do as specified, and says what; an error if it cannot do without.
+fn without_faults(
+    device: &Device,
+    target: &mut Target,
+    self_test: &SelfTest,
+) -> Result<Vec<SwitchedOff>, OpenError> {
     let features = &device.features;
     let needed = self_test.faults.iter().filter(|fault| fault.of == Needs::Nothing);
     let needed: Vec<String> = needed.map(|fault| fault.reason.clone()).collect();
@@ -78,17 +96,17 @@ fn without_faults(device: &Device, target: &mut Target, self_test: &SelfTest) ->
         let (name, driver) = (features.name.clone(), features.driver.clone());
         return Err(OpenError::Wrong { name, driver, faults: needed });
     }
+    let mut switched_off = vec![];
     for fault in &self_test.faults {
+        let (name, driver, reason) = (&features.name, &features.driver, &fault.reason);
         let what = match fault.of {
             Needs::Subgroups => {
                 target.subgroup_size = 1;
                 "exchanges in subgroups and matrices"
             }
             Needs::Constants => {
-                // Hardly slower, and nothing that anybody can do about it.
                 target.knows_constants = false;
-                tracing::info!("{} computes constants at run time: {}", features.name, fault.reason);
-                continue;
+                "constants at compile time"
             }
             Needs::IntegerDot => {
                 target.integer_dot = false;
@@ -96,10 +114,15 @@ fn without_faults(device: &Device, target: &mut Target, self_test: &SelfTest) ->
             }
             Needs::Matrices | Needs::Nothing => "matrices",
         };
-        let (name, driver, reason) = (&features.name, &features.driver, &fault.reason);
-        tracing::warn!("{name} ({driver}) does without {what}, which makes it slower: {reason}");
+        if fault.of == Needs::Constants {
+            // Hardly slower, and nothing that anybody can do about it.
+            tracing::info!("{name} ({driver}) does without {what}: {reason}");
+        } else {
+            tracing::warn!("{name} ({driver}) does without {what}, which makes it slower: {reason}");
+        }
+        switched_off.push(SwitchedOff { what, reason: reason.clone() });
     }
-    Ok(())
+    Ok(switched_off)
 }
 
 impl VulkanMachine {
@@ -116,6 +139,11 @@ impl VulkanMachine {
     /// What it was found not to do as specified, which is not used.
     pub fn self_test(&self) -> &SelfTest {
         &self.self_test
+    }
+
+    /// What it is used without because of that.
+    pub fn switched_off(&self) -> &[SwitchedOff] {
+        &self.switched_off
     }
 
     /// How it came to its kernels.

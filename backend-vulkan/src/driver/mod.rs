@@ -51,7 +51,7 @@ pub use device::Submitted;
 pub use enumerate::{DeviceKind, Found, enumerate, enumerate_with};
 pub use error::OpenError;
 pub use loader::NoVulkan;
-pub use machine::{VulkanMachine, open};
+pub use machine::{SwitchedOff, VulkanMachine, open};
 pub use memory::Buffer;
 pub use options::{OpenOptions, Without};
 pub use pipeline::Pipeline;

@@ -37,6 +37,8 @@ pub struct Fault {
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelfTest {
+    /// Names of the probes that concern the device: of what it lacks there are none.
+    pub probes: Vec<&'static str>,
     /// What is wrong.
     pub faults: Vec<Fault>,
     /// Whether the probes ran now; otherwise it is remembered how they did.
@@ -51,10 +53,12 @@ pub fn self_test(
     wrong: &[&'static str],
 ) -> Result<SelfTest, MachineError> {
     let key = key(device, target, wrong);
+    let of_device = of_device(device, target);
+    let probes = of_device.iter().map(|probe| probe.name).collect();
     if let Some(faults) = recall(device.kept.as_deref(), &key) {
-        return Ok(SelfTest { faults, ran: false });
+        return Ok(SelfTest { probes, faults, ran: false });
     }
-    let faults = ask(device, uploader, target, wrong)?;
+    let faults = ask(device, uploader, target, of_device, wrong)?;
     match &device.kept {
         Some(cache) => cache.put(&key, &device.features.name, write(&faults).as_bytes()),
         None => {
@@ -62,7 +66,18 @@ pub fn self_test(
             remembered.get_or_insert_default().insert(key.to_string(), faults.clone());
         }
     }
-    Ok(SelfTest { faults, ran: true })
+    Ok(SelfTest { probes, faults, ran: true })
+}
+
+/// The probes of what a device has.
+fn of_device(device: &Device, target: &Target) -> Vec<Probe> {
+    let has = |probe: &Probe| match probe.needs {
+        Needs::Nothing | Needs::Constants => true,
+        Needs::Subgroups => target.subgroup_size > 1,
+        Needs::IntegerDot => target.integer_dot,
+        Needs::Matrices => device.features.matrices,
+    };
+    probes().into_iter().filter(has).collect()
 }
 
 fn recall(cache: Option<&Cache>, key: &Key) -> Option<Vec<Fault>> {
@@ -107,6 +122,7 @@ fn ask(
     device: &Arc<Device>,
     uploader: &mut Uploader,
     target: &Target,
+    probes: Vec<Probe>,
     wrong: &[&str],
 ) -> Result<Vec<Fault>, MachineError> {
     let facts = Facts { subgroup_size: target.subgroup_size };
@@ -114,15 +130,9 @@ fn ask(
         rounds_to_even: target.rounds_to_even,
         preserves_signed_zeros: target.preserves_signed_zeros,
     };
-    let has = |probe: &Probe| match probe.needs {
-        Needs::Nothing | Needs::Constants => true,
-        Needs::Subgroups => target.subgroup_size > 1,
-        Needs::IntegerDot => target.integer_dot,
-        Needs::Matrices => device.features.matrices,
-    };
     let (mut faults, mut asked, mut dispatches) = (vec![], vec![], vec![]);
     let mut results = vec![];
-    for probe in probes().into_iter().filter(has) {
+    for probe in probes {
         let output_len_bytes = 4 * probe.expected(facts).len() as u64;
         match launch(device, uploader, &probe, modes, output_len_bytes) {
             Ok(dispatch) => {
