@@ -8,7 +8,7 @@ use clap::Args;
 use unisonic_cache::{Cache, DEFAULT_LIMIT_BYTES};
 
 /// The cache of every command that has one.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(next_help_heading = "Cache")]
 pub struct CacheDirArg {
     /// Folder for compiled kernels and other things that the next start need not make again; `off` for none

@@ -14,7 +14,8 @@ use unisonic_planner::passes::{PASSES, check_off};
 
 use crate::cache_dir::CacheDirArg;
 use crate::commands::{
-    batch, bench, cache, completions, devices, info, perplexity, pull, run, serve, synth, tokenize, verify,
+    batch, bench, cache, completions, devices, info, passes, perplexity, pull, run, serve, synth, tokenize,
+    tune, verify,
 };
 use crate::numbers::whole;
 
@@ -32,6 +33,7 @@ Examples:
   unisonic tokenize model.gguf \"Hello, world!\"
   unisonic perplexity model.gguf --text book.txt
   unisonic bench model.gguf
+  unisonic tune model.gguf --device vulkan
   unisonic synth qwen2.5-0.5b random.gguf
 
 No model at hand? The first of these fetches a small one (105 MB) from the Hugging Face hub and prints where it is; \
@@ -59,6 +61,8 @@ pub enum Command {
     Tokenize(tokenize::TokenizeArgs),
     Perplexity(perplexity::PerplexityArgs),
     Bench(bench::BenchArgs),
+    Tune(tune::TuneArgs),
+    Passes(passes::PassesArgs),
     Synth(synth::SynthArgs),
     Cache(cache::CacheArgs),
     Completions(completions::CompletionsArgs),
@@ -74,7 +78,7 @@ pub struct FileArg {
 }
 
 /// How to load a model. No choice here but `--diagnostic` can change a bit of the result.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(next_help_heading = "Loading")]
 pub struct LoadArgs {
     /// What the model runs on: cpu, cuda:N, vulkan:N, or, slow and for comparisons, cpu-scalar and

@@ -21,6 +21,7 @@ mod sampling;
 mod sessions;
 mod speculation;
 mod text;
+mod tuning_tables;
 
 use std::process::ExitCode;
 

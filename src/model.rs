@@ -8,16 +8,20 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use unisonic_core::format::GgufFile;
+use unisonic_core::plan::Device;
 use unisonic_devices::{CompileProgress, FeaturesOff, OnCompile, OpenOptions};
 use unisonic_engine::chat::ChatTemplate;
 use unisonic_engine::tokenizer::Tokenizer;
-use unisonic_engine::{Clock, Engine, EngineOptions};
-use unisonic_planner::PlanOptions;
+use unisonic_engine::tune::TableDevice;
+use unisonic_engine::{Clock, Engine, EngineError, EngineOptions};
 use unisonic_planner::launches::LaunchPasses;
-use unisonic_planner::passes::Dump;
+use unisonic_planner::passes::{Crash, Dump};
+use unisonic_planner::tune::Tuning;
+use unisonic_planner::{PlanError, PlanOptions};
 
 use crate::cli::{Diagnostic, LoadArgs};
 use crate::output::{bytes_bar, progress_bar, say};
+use crate::tuning_tables;
 
 /// Opens a model file.
 pub fn open(path: &Path) -> anyhow::Result<GgufFile> {
@@ -68,19 +72,46 @@ pub fn load_with(
     capacity: &Capacity,
     change: &dyn Fn(&mut EngineOptions<'_>),
 ) -> anyhow::Result<Engine> {
-    let exact_v = args.diagnostic == Some(Diagnostic::ExactV);
+    let (device, _) = open_device(args)?;
+    load_on(&*device, file, path, args, capacity, change)
+}
+
+/// Opens the device. What was measured on it before is used, unless that is switched off.
+pub fn open_device(args: &LoadArgs) -> anyhow::Result<(Box<dyn Device>, Tuning)> {
+    let tuning = Tuning::default();
+    let features_off = FeaturesOff::named(&args.features_off)?;
+    let cache = args.cache.open();
     let device = unisonic_devices::open(
         args.device,
         OpenOptions {
-            exact_v,
+            exact_v: args.diagnostic == Some(Diagnostic::ExactV),
             threads: args.threads.map(|threads| threads as usize),
             memory_limit_bytes: args.memory_limit,
             launch_passes: LaunchPasses::without(&args.passes_off),
-            features_off: FeaturesOff::named(&args.features_off)?,
-            cache: args.cache.open(),
+            tuning: tuning.clone(),
+            features_off,
+            cache: cache.clone(),
             on_compile: Some(compile_bar()),
         },
     )?;
+    if let (Some(cache), false, Some(_)) = (cache, features_off.tuning_table, device.hardware())
+        && let Some(table) = tuning_tables::kept(&cache, &TableDevice::of(&*device))
+    {
+        tracing::info!(kernels = table.kernels.len(), "kernels as `unisonic tune` measured them");
+        tuning.set_table(table.rows());
+    }
+    Ok((device, tuning))
+}
+
+/// [`load_with`] on a device that is open.
+pub fn load_on(
+    device: &dyn Device,
+    file: &GgufFile,
+    path: &Path,
+    args: &LoadArgs,
+    capacity: &Capacity,
+    change: &dyn Fn(&mut EngineOptions<'_>),
+) -> anyhow::Result<Engine> {
     let texts = RefCell::new(Vec::new());
     let dump = |name: &str, text: &str| texts.borrow_mut().push((name.to_owned(), text.to_owned()));
     let mut options = EngineOptions {
@@ -98,7 +129,7 @@ pub fn load_with(
     };
     change(&mut options);
     let bar = bytes_bar("loading", 0);
-    let loaded = Engine::load(file.metadata(), file.tensors(), file, &*device, &options, &|progress| {
+    let loaded = Engine::load(file.metadata(), file.tensors(), file, device, &options, &|progress| {
         bar.set_length(progress.total_bytes);
         bar.set_position(progress.loaded_bytes);
     });
@@ -108,6 +139,11 @@ pub fn load_with(
             dump("plan", &engine.plan().to_string());
         }
         write_ir(folder, &texts.borrow())?;
+    }
+    if let Err(EngineError::Plan(PlanError::Pass(error))) = &loaded
+        && let Some(crash) = error.crash()
+    {
+        write_crash(&args.dump_ir.clone().unwrap_or_else(std::env::temp_dir), crash)?;
     }
     let engine = loaded.with_context(|| format!("cannot load {}", path.display()))?;
     let profile = &engine.device().profile;
@@ -133,7 +169,7 @@ fn compile_bar() -> Arc<OnCompile> {
 }
 
 /// By which the engine learns what its steps cost.
-fn clock() -> Clock {
+pub fn clock() -> Clock {
     let start = Instant::now();
     Arc::new(move || start.elapsed())
 }
@@ -163,6 +199,14 @@ fn write_ir(folder: &Path, texts: &[(String, String)]) -> anyhow::Result<()> {
         let path = folder.join(format!("{number:02}-{name}.txt"));
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    Ok(())
+}
+
+/// Writes what runs a pass again that failed.
+fn write_crash(folder: &Path, crash: &Crash) -> anyhow::Result<()> {
+    let path = folder.join(format!("unisonic-crash-{}.txt", crash.pass));
+    std::fs::write(&path, crash.to_string()).with_context(|| format!("cannot write {}", path.display()))?;
+    say(format_args!("note: `unisonic passes --replay {}` runs the pass that failed", path.display()));
     Ok(())
 }
 

@@ -15,11 +15,14 @@ pub enum Kind {
     SelfTest,
     /// A page of keys and values, and the tokens that it is of.
     KvPage,
+    /// Which forms of kernels were measured to be fast on a device.
+    TuningTable,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 4] = [Kind::CudaKernel, Kind::VulkanPipeline, Kind::SelfTest, Kind::KvPage];
+    pub const ALL: [Kind; 5] =
+        [Kind::CudaKernel, Kind::VulkanPipeline, Kind::SelfTest, Kind::KvPage, Kind::TuningTable];
 
     /// Its name: that of its folder, and for people.
     pub fn name(self) -> &'static str {
@@ -28,6 +31,7 @@ impl Kind {
             Kind::VulkanPipeline => "vulkan-pipelines",
             Kind::SelfTest => "self-tests",
             Kind::KvPage => "kv-pages",
+            Kind::TuningTable => "tuning-tables",
         }
     }
 }

@@ -5,6 +5,8 @@
 pub struct FeaturesOff {
     /// CUDA: launches that begin before those before them have ended.
     pub dependent_launches: bool,
+    /// What `unisonic tune` measured: whoever opens a device reads it from a cache, or does not.
+    pub tuning_table: bool,
 }
 
 /// One row of the table.
@@ -18,11 +20,18 @@ pub struct Feature {
 }
 
 /// All features.
-pub const FEATURES: &[Feature] = &[Feature {
-    name: "dependent-launches",
-    doc: "CUDA: a launch begins, and asks for weights, before the one before it has ended",
-    switch: |off| &mut off.dependent_launches,
-}];
+pub const FEATURES: &[Feature] = &[
+    Feature {
+        name: "dependent-launches",
+        doc: "CUDA: a launch begins, and asks for weights, before the one before it has ended",
+        switch: |off| &mut off.dependent_launches,
+    },
+    Feature {
+        name: "tuning-table",
+        doc: "GPUs: kernels have the forms that `unisonic tune` found to be fast",
+        switch: |off| &mut off.tuning_table,
+    },
+];
 
 /// A name that no feature has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +69,9 @@ mod tests {
             assert!(off.is_ok_and(|off| off != FeaturesOff::default()), "{}", feature.name);
         }
         let error = FeaturesOff::named(&["magic".to_owned()]).map_err(|error| error.to_string());
-        assert_eq!(error, Err("there is no feature `magic`; expected one of dependent-launches".to_owned()));
+        assert_eq!(
+            error,
+            Err("there is no feature `magic`; expected one of dependent-launches, tuning-table".to_owned())
+        );
     }
 }

@@ -19,6 +19,7 @@ pub use unisonic_gpu::device::{CompileProgress, OnCompile};
 use unisonic_gpu::interpreter::InterpreterMachine;
 use unisonic_gpu::machine::Machine;
 use unisonic_planner::launches::{LaunchPasses, Lowering};
+use unisonic_planner::tune::Tuning;
 
 pub use features::{FEATURES, Feature, FeaturesOff, UnknownFeature};
 pub use list::{Backend, Listed, SelfTest, SwitchedOff, list};
@@ -35,6 +36,8 @@ pub struct OpenOptions {
     pub memory_limit_bytes: Option<u64>,
     /// Which passes over the launches of a GPU run.
     pub launch_passes: LaunchPasses,
+    /// Which forms of kernels were found to be fast on a GPU.
+    pub tuning: Tuning,
     /// What a GPU has and does without.
     pub features_off: FeaturesOff,
     /// Where what takes a GPU's driver long to make is kept for the next start.
@@ -105,7 +108,8 @@ pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, O
 }
 
 fn gpu<M: Machine + 'static>(machine: M, options: OpenOptions) -> Box<dyn Device> {
-    let device = GpuDevice::new(machine, Arc::new(Lowering { passes: options.launch_passes }));
+    let device =
+        GpuDevice::new(machine, Arc::new(Lowering { passes: options.launch_passes, tuning: options.tuning }));
     Box::new(match options.on_compile {
         Some(on_compile) => device.on_compile(on_compile),
         None => device,

@@ -10,6 +10,7 @@
 //! - [`SavedSession`]: a sequence in a file, to be continued by another process on any device.
 //! - [`receipt`]: a result with what it takes to recompute it.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
+//! - [`tune`](mod@tune): which forms of kernels are fast on a device.
 //!
 //! The engine sees a device only through `core::plan::Device`, and nothing here can change a bit of the
 //! result: how rows are cut into batches, which pages they use and who else is running are all invisible to
@@ -34,6 +35,7 @@ mod score;
 mod session;
 mod step;
 pub mod tokenizer;
+pub mod tune;
 
 pub use digest::{Digest, NotADigest};
 pub use engine::{Clock, DEFAULT_CONTEXT_LEN, Engine, EngineOptions};

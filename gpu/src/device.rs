@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use unisonic_core::launch::{GROUP_PAGES, Lower, Lowered, Memory, Shape};
+use unisonic_core::launch::{GROUP_PAGES, Hardware, Lower, Lowered, Memory, Shape};
 use unisonic_core::plan::{Device, DeviceError, DeviceInfo, Limits, Plan, Program, Progress, WeightSource};
 
 use crate::areas::{Areas, check_fits};
@@ -51,6 +51,14 @@ impl<M: Machine> GpuDevice<M> {
 impl<M: Machine + 'static> Device for GpuDevice<M> {
     fn info(&self) -> DeviceInfo {
         self.machine.info()
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        self.machine.call(|machine| Ok(machine.hardware())).ok()
+    }
+
+    fn driver(&self) -> Option<String> {
+        self.machine.call(|machine| Ok(machine.driver_version())).ok().flatten()
     }
 
     fn load(

@@ -20,6 +20,11 @@ pub trait Machine: Send {
     /// What it is, for people.
     fn info(&self) -> DeviceInfo;
 
+    /// The driver and its version, where there is one.
+    fn driver_version(&self) -> Option<String> {
+        None
+    }
+
     /// What it offers kernels.
     fn hardware(&self) -> Hardware;
 

@@ -97,7 +97,10 @@ impl Pair {
     ) -> Self {
         let plan = Arc::new(plan);
         let oracle = ScalarDevice::new(Arithmetic::U1);
-        let other = GpuDevice::new(InterpreterMachine { hardware }, Arc::new(Lowering { passes }));
+        let other = GpuDevice::new(
+            InterpreterMachine { hardware },
+            Arc::new(Lowering { passes, ..Lowering::default() }),
+        );
         let load = |device: &dyn Device| {
             device
                 .load(Arc::clone(&plan), weights, LIMITS, &|_| {})

@@ -53,7 +53,8 @@ fn products_of_one_input_run_side_by_side() {
         let plan = Arc::new(sample.plan());
         let limits = Limits { kv_pages: 4, max_rows: 4, max_outputs: 1 };
         // Else they are one launch.
-        let lowering = Lowering { passes: LaunchPasses { join: false, ..LaunchPasses::default() } };
+        let passes = LaunchPasses { join: false, ..LaunchPasses::default() };
+        let lowering = Lowering { passes, ..Lowering::default() };
         let lowered = lowering.lower(plan.clone(), limits, Hardware::SM_86).unwrap();
         let launches = lowered.launches(Shape { rows: 1, outputs: 1, groups: 1 }).unwrap();
         let groups = groups(&plan, &launches);

@@ -17,6 +17,7 @@ mod lower;
 mod models;
 pub mod passes;
 mod rope;
+pub mod tune;
 
 pub use error::PlanError;
 

@@ -6,12 +6,14 @@ pub mod cache;
 pub mod completions;
 pub mod devices;
 pub mod info;
+pub mod passes;
 pub mod perplexity;
 pub mod pull;
 pub mod run;
 pub mod serve;
 pub mod synth;
 pub mod tokenize;
+pub mod tune;
 pub mod verify;
 
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tokenize(args) => tokenize::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Perplexity(args) => perplexity::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Passes(args) => passes::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Tune(args) => tune::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Synth(args) => synth::run(&args),
         Command::Completions(args) => completions::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Cache(args) => cache::run(&args).map(|()| ExitCode::SUCCESS),

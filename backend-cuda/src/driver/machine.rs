@@ -113,6 +113,10 @@ impl Machine for CudaMachine {
         }
     }
 
+    fn driver_version(&self) -> Option<String> {
+        Some(format!("CUDA {}", self.found.driver))
+    }
+
     fn hardware(&self) -> Hardware {
         self.compiler.hardware
     }

@@ -176,6 +176,10 @@ impl Machine for VulkanMachine {
         }
     }
 
+    fn driver_version(&self) -> Option<String> {
+        Some(self.device.features.driver.clone())
+    }
+
     fn hardware(&self) -> Hardware {
         self.device.features.hardware(&self.target)
     }

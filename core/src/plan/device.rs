@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Batch, BatchError, Plan, PlanFault, RunProfile, WeightError, WeightSource};
-use crate::launch::LowerError;
+use crate::launch::{Hardware, LowerError};
 
 /// How far loading is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,16 @@ pub type Progress<'a> = dyn Fn(LoadProgress) + Sync + 'a;
 pub trait Device: Send {
     /// What this device is.
     fn info(&self) -> DeviceInfo;
+
+    /// What its kernels are made for; none for a device that runs the steps of plans itself.
+    fn hardware(&self) -> Option<Hardware> {
+        None
+    }
+
+    /// The driver and its version, where there is one: what was measured under one says nothing of another.
+    fn driver(&self) -> Option<String> {
+        None
+    }
 
     /// Loads the weights of a plan and prepares to run it; calls `progress` as it goes on, from any thread,
     /// never two at a time. Later runs allocate no device memory: caches and buffers are as large as `limits`

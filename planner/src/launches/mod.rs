@@ -28,6 +28,7 @@ use unisonic_core::plan::{BufferKind, KvLayer, Limits, Op, PAGE_TOKENS, Plan, Ro
 
 use crate::kernels::of_plan::{PREFILL_ROWS, PlanTemplates, Template, plan_templates};
 use crate::kernels::{Grid, GridKernel, KvLayout, found_flags};
+use crate::tune::{Tuning, tuned_kernel};
 use arena::{Arena, Part, Region, States, regions};
 use bind::Bind;
 use checks::{Checks, SEGMENT_WORDS};
@@ -36,10 +37,12 @@ use limits::{FEWER_ROWS, check_len};
 pub use switches::{LAUNCH_PASSES, LaunchPass, LaunchPasses};
 
 /// Lowers plans with the templates of [`crate::kernels`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Lowering {
     /// Which passes over launches run.
     pub passes: LaunchPasses,
+    /// Which forms of kernels were found to be fast on the device.
+    pub tuning: Tuning,
 }
 
 impl Lower for Lowering {
@@ -49,7 +52,7 @@ impl Lower for Lowering {
         limits: Limits,
         hardware: Hardware,
     ) -> Result<Box<dyn Lowered>, LowerError> {
-        Ok(Box::new(LoweredPlan::new(plan, limits, hardware, self.passes)?))
+        Ok(Box::new(LoweredPlan::new(plan, limits, hardware, self)?))
     }
 }
 
@@ -58,6 +61,7 @@ pub struct LoweredPlan {
     plan: Arc<Plan>,
     hardware: Hardware,
     passes: LaunchPasses,
+    tuning: Tuning,
     images: Images,
     arena: Arena,
     checks: Checks,
@@ -75,7 +79,7 @@ impl LoweredPlan {
         plan: Arc<Plan>,
         limits: Limits,
         hardware: Hardware,
-        passes: LaunchPasses,
+        &Lowering { passes, ref tuning }: &Lowering,
     ) -> Result<Self, LowerError> {
         plan.check().map_err(error)?;
         // Rows that fill a batch up are fewer than its rows, and have pages of their own.
@@ -111,7 +115,8 @@ impl LoweredPlan {
             inputs_len_bytes: InputLayout { shape: largest, rows_a_tile: 1 }.len_bytes().max(ALIGN_BYTES),
             largest,
         };
-        Ok(Self { plan, hardware, passes, images, arena, checks, memory, segments })
+        let tuning = tuning.clone();
+        Ok(Self { plan, hardware, passes, tuning, images, arena, checks, memory, segments })
     }
 
     /// The launches of a step.
@@ -178,8 +183,9 @@ impl Lowered for LoweredPlan {
             return Err(error(format_args!("{shape:?} is not within {:?}", self.memory.largest)));
         }
         let PlanTemplates { templates, of_step } = templates(&self.plan, shape, &self.hardware, self.passes)?;
+        let table = self.tuning.table();
         let kernels: Vec<GridKernel> =
-            templates.iter().map(|template| template.kernel(&self.hardware)).collect();
+            templates.iter().map(|template| tuned_kernel(template, &table, &self.hardware)).collect();
         let rows_a_tile = templates.iter().filter_map(Template::rows_a_tile).min();
         let inputs = InputLayout { shape, rows_a_tile: rows_a_tile.unwrap_or(0) };
         let mut launches = vec![];
@@ -193,7 +199,10 @@ impl Lowered for LoweredPlan {
         let found = launch.places[2];
         kernels.push(kernel);
         launches.push(launch);
-        if self.passes.join {
+        if self.tuning.is_watched() {
+            let template = |launch: &Launch| templates.get(launch.kernel as usize).copied();
+            self.tuning.set_watched(launches.iter().filter_map(template).collect());
+        } else if self.passes.join {
             join::join_launches(&mut kernels, &mut launches, &self.hardware);
         }
         Ok(Launches {

@@ -69,7 +69,8 @@ fn shapes_beyond_the_largest_are_refused() {
 /// Label of the first step, kernel and workgroups of each launch.
 fn listing(sample: &samples::Sample, passes: LaunchPasses, shape: Shape) -> String {
     let plan = Arc::new(sample.plan());
-    let lowered = Lowering { passes }.lower(plan.clone(), LIMITS, Hardware::SM_86).expect(sample.name);
+    let lowered = Lowering { passes, ..Lowering::default() }.lower(plan.clone(), LIMITS, Hardware::SM_86);
+    let lowered = lowered.expect(sample.name);
     let found = lowered.launches(shape).expect(sample.name);
     let line = |launch: &Launch| {
         let (step, kernel) =

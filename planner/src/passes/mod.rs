@@ -6,9 +6,12 @@
 //! whose meaning stays what it was. Passes over the launches of a GPU are in another table,
 //! [`LAUNCH_PASSES`], and are switched off by name like these.
 //!
-//! One file a pass, with the graph before and after in its test.
+//! One file a pass, with the graph before and after in its test. A pass that breaks a graph or panics gives an
+//! error with a [`Crash`], which [`replay`] runs again.
 
+mod crash;
 mod dead_code;
+mod early_dead_code;
 mod fuse_gate_quantize;
 mod fuse_heads;
 mod fuse_norm_quantize;
@@ -21,6 +24,10 @@ mod rewrite;
 
 #[cfg(test)]
 mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use crash::{Crash, ReplayError, replay};
 
 use crate::graph::{Contract, Graph, Violations};
 use crate::launches::LAUNCH_PASSES;
@@ -44,10 +51,18 @@ pub struct Pass {
 /// All passes in their order.
 pub const PASSES: &[Pass] = &[
     Pass {
+        name: "early-dead-code",
+        doc: "removes operations that nothing uses, before others count uses",
+        required: false,
+        after: &[],
+        establishes: |_| (),
+        run: early_dead_code::run,
+    },
+    Pass {
         name: "hoist-select-outputs",
         doc: "computes what only the output rows need for the output rows only",
         required: false,
-        after: &[],
+        after: &["early-dead-code"],
         establishes: |_| (),
         run: hoist_select_outputs::run,
     },
@@ -147,7 +162,34 @@ pub enum PassError {
         after: String,
         /// The rules.
         violations: Violations,
+        /// What runs the pass again; none if it was no pass.
+        crash: Option<Box<Crash>>,
     },
+    /// A pass that did not come to an end.
+    #[error("pass `{name}` panicked; this is a bug of the planner")]
+    Panicked {
+        /// The pass.
+        name: String,
+        /// What runs it again.
+        crash: Option<Box<Crash>>,
+    },
+}
+
+impl PassError {
+    /// What runs the pass again that failed.
+    pub fn crash(&self) -> Option<&Crash> {
+        match self {
+            PassError::Broken { crash, .. } | PassError::Panicked { crash, .. } => crash.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn with_crash(mut self, pass: &Pass, before: &Graph) -> Self {
+        if let PassError::Broken { crash, .. } | PassError::Panicked { crash, .. } = &mut self {
+            *crash = Some(Box::new(Crash { pass: pass.name.to_owned(), before: before.to_string() }));
+        }
+        self
+    }
 }
 
 /// Is told a name and the text of a graph: first `build`, then each pass that changed it.
@@ -166,19 +208,20 @@ pub struct Schedule<'a> {
 
 /// Runs the passes on a graph as built. Returns what the last of them has established.
 pub fn run(graph: &mut Graph, schedule: &Schedule<'_>) -> Result<Contract, PassError> {
-    check_table(PASSES)?;
     check_schedule(schedule)?;
+    run_table(PASSES, graph, schedule)
+}
+
+fn run_table(passes: &[Pass], graph: &mut Graph, schedule: &Schedule<'_>) -> Result<Contract, PassError> {
+    check_table(passes)?;
     let mut contract = Contract::default();
     verify(graph, contract, "building the graph")?;
     dump(graph, schedule, "build");
-    for pass in PASSES {
+    for pass in passes {
         if runs(pass, schedule) {
-            let before = schedule.dump.map(|_| graph.clone());
-            (pass.run)(graph);
-            (pass.establishes)(&mut contract);
-            verify(graph, contract, &format!("pass `{}`", pass.name))?;
-            graph.renumber();
-            if before.is_some_and(|before| before != *graph) {
+            let before = graph.clone();
+            apply(pass, graph, &mut contract).map_err(|error| error.with_crash(pass, &before))?;
+            if before != *graph {
                 dump(graph, schedule, pass.name);
             }
         }
@@ -189,12 +232,24 @@ pub fn run(graph: &mut Graph, schedule: &Schedule<'_>) -> Result<Contract, PassE
     Ok(contract)
 }
 
+/// Runs a pass, verifies the graph and numbers its values.
+fn apply(pass: &Pass, graph: &mut Graph, contract: &mut Contract) -> Result<(), PassError> {
+    // Of a graph that a panic has left half way, nothing is read any more.
+    let ended = catch_unwind(AssertUnwindSafe(|| (pass.run)(graph)));
+    ended.map_err(|_| PassError::Panicked { name: pass.name.to_owned(), crash: None })?;
+    (pass.establishes)(contract);
+    verify(graph, *contract, &format!("pass `{}`", pass.name))?;
+    graph.renumber();
+    Ok(())
+}
+
 fn runs(pass: &Pass, schedule: &Schedule<'_>) -> bool {
     !schedule.off.iter().any(|name| name == pass.name)
 }
 
 fn verify(graph: &Graph, contract: Contract, after: &str) -> Result<(), PassError> {
-    graph.verify(contract).map_err(|violations| PassError::Broken { after: after.to_owned(), violations })
+    let broken = |violations| PassError::Broken { after: after.to_owned(), violations, crash: None };
+    graph.verify(contract).map_err(broken)
 }
 
 fn dump(graph: &Graph, schedule: &Schedule<'_>, name: &str) {
@@ -238,9 +293,13 @@ pub fn check_off(name: &str) -> Result<(), PassError> {
 }
 
 fn find(name: &str) -> Result<&'static Pass, PassError> {
-    PASSES.iter().find(|pass| pass.name == name).ok_or_else(|| {
+    find_in(PASSES, name)
+}
+
+fn find_in<'a>(passes: &'a [Pass], name: &str) -> Result<&'a Pass, PassError> {
+    passes.iter().find(|pass| pass.name == name).ok_or_else(|| {
         let of_launches = LAUNCH_PASSES.iter().map(|pass| pass.name);
-        let known: Vec<_> = PASSES.iter().map(|pass| pass.name).chain(of_launches).collect();
+        let known: Vec<_> = passes.iter().map(|pass| pass.name).chain(of_launches).collect();
         PassError::Unknown { name: name.to_owned(), known: known.join(", ") }
     })
 }

@@ -2,8 +2,9 @@
 //!
 //! [`mod@measure`] says what is measured and does it, [`mod@bandwidth`] measures the memory beside it;
 //! [`results`] holds what was found, [`table`] and [`report`] (below the same [`mod@facts`]) and [`svg`] show
-//! it. [`mod@profile`] is about the launches of a GPU. Start reading at [`run`].
+//! it. [`mod@profile`] is about the launches of a GPU, [`mod@ablate`] about what each switch is worth. Start reading at [`run`].
 
+mod ablate;
 mod bandwidth;
 mod capacity;
 mod facts;
@@ -26,6 +27,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use unisonic_core::format::GgufFile;
 use unisonic_core::plan::{PAGE_TOKENS, Plan};
 use unisonic_engine::Engine;
 
@@ -57,6 +59,7 @@ Examples:
   unisonic bench --report model.gguf > report.md      to paste into an issue
   unisonic bench --json model.gguf > bench.json
   unisonic bench --profile --device cuda model.gguf   what each kernel takes
+  unisonic bench --ablate model.gguf                  what each pass is worth
 
 No model at hand? `unisonic synth` writes one with random weights in the shape of a real one.";
 
@@ -87,6 +90,10 @@ pub struct BenchArgs {
     /// of a prompt and of a decoded token goes
     #[arg(long, conflicts_with_all = ["report", "svg"])]
     profile: bool,
+    /// Measures the tests with each optimisation that has a switch off, with none and with all off, and says whether the logits
+    /// are equal
+    #[arg(long, conflicts_with_all = ["report", "profile"])]
+    ablate: bool,
     /// Prints one line of JSON, with every measurement and the file's SHA-256
     #[arg(long, conflicts_with = "report")]
     json: bool,
@@ -109,6 +116,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let path = &args.file.file;
     let started = Instant::now();
     let file = model::open(path)?;
+    if args.ablate {
+        return ablate(&file, &tests, args, &mut chart);
+    }
     let trained = capacity::trained_len(&file);
     let capacity = capacity::capacity(&tests, args.load.context, trained)?;
     let mut engine = model::load(&file, path, &args.load, &capacity)?;
@@ -140,8 +150,27 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         (_, true) => write_stdout(&report::report(&results)),
         _ => write_stdout(&table::table(&results)),
     }?;
-    let (Some(file), Some(path)) = (&mut chart, &args.svg) else { return Ok(()) };
-    let written = file.set_len(0).and_then(|()| file.write_all(svg::svg(&results).as_bytes()));
+    draw(&mut chart, args, &svg::svg(&results))
+}
+
+/// `--ablate`. Logits that differ are an error.
+fn ablate(file: &GgufFile, tests: &[Test], args: &BenchArgs, chart: &mut Option<File>) -> anyhow::Result<()> {
+    let found = ablate::run(file, &args.file.file, &args.load, tests, args.repetitions)?;
+    match args.json {
+        true => write_json(&ablate::json(&found)),
+        false => write_stdout(&ablate::table(&found)),
+    }?;
+    draw(chart, args, &ablate::svg(&found))?;
+    match found.is_equal() {
+        Some(false) => bail!("logits differ with something off: this is a bug"),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a chart into its file, if there is one.
+fn draw(chart: &mut Option<File>, args: &BenchArgs, svg: &str) -> anyhow::Result<()> {
+    let (Some(file), Some(path)) = (chart, &args.svg) else { return Ok(()) };
+    let written = file.set_len(0).and_then(|()| file.write_all(svg.as_bytes()));
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -15,7 +15,7 @@ const BAR_HEIGHT: u32 = 16;
 const TITLE_HEIGHT: u32 = 64;
 
 /// Colours that can be read on light and dark pages alike; the page's own colour shows through.
-const STYLE: &str = "\
+pub const STYLE: &str = "\
 text{font:13px system-ui,sans-serif;fill:#24292f}.note{fill:#57606a}.prefill{fill:#2f81f7}.decode{fill:#2da44e}\
 .quartiles{stroke:#24292f;stroke-width:1.5}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.note{fill:#8b949e}.quartiles{stroke:#e6edf3}}";
@@ -64,7 +64,7 @@ fn bar(out: &mut String, row: &Row, top: u32, fastest: f64) {
 }
 
 /// Text as XML character data; control characters, which XML does not have, are left out.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).fold(String::new(), |mut out, c| {
         match c {
             '&' => out.push_str("&amp;"),
