@@ -138,7 +138,7 @@ impl Program for ClockedProgram {
 fn tuned(device: &Clocked, table: &mut TuningTable, budget_s: u64, step_rows: &[u32]) -> TuneReport {
     let mut engine = common::load_with(device, &common::quant("Q4_0"), &EngineOptions::default());
     let options =
-        TuneOptions { budget: Duration::from_secs(budget_s), repetitions: 2, step_rows: vec![1, 4, 1] };
+        TuneOptions { budget: Duration::from_secs(budget_s), repetitions: 2, step_rows: step_rows.to_vec() };
     let seconds = AtomicU64::new(0);
     let clock: Clock = Arc::new(move || Duration::from_secs(seconds.fetch_add(1, Ordering::Relaxed)));
     let mut last = (0, 0);

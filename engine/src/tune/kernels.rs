@@ -67,6 +67,13 @@ impl TunedKernel {
         }
     }
 
+    /// Leaves the row of a round out, where it has one.
+    pub fn refuse(&mut self, round: usize) {
+        if round < self.rows.len() && self.ns.len() == round {
+            self.ns.push(u64::MAX);
+        }
+    }
+
     /// What was found; none before the rules' row and another were measured.
     pub fn measured(&self) -> Option<Measured> {
         let (&rules_ns, _) = self.ns.split_first()?;
@@ -108,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_row_is_chosen_that_is_faster_than_noise() {
-        let of = |ns: &[u64]| tuned(ns).measured().map(|m| (m.row, m.ns, m.rules_ns, m.is_complete()));
+        let of =
+            |ns: &[u64]| tuned(ns).measured().map(|m| (m.row.clone(), m.ns, m.rules_ns, m.is_complete()));
         assert_eq!(of(&[1000, 970, 980]), Some(("rules".into(), 1000, 1000, true)));
         assert_eq!(of(&[1000, 969, 800]), Some(("b".into(), 800, 1000, true)));
         assert_eq!(of(&[1000, 900]), Some(("a".into(), 900, 1000, false)));
@@ -116,6 +124,15 @@ mod tests {
         assert_eq!(of(&[]), None);
         let kept = tuned(&[1000, 969, 800]).kept().map(|m| (m.row, m.ns, m.rules_ns));
         assert_eq!(kept, Some(("rules".into(), 1000, 1000)));
+    }
+
+    #[test]
+    fn what_the_driver_refuses_is_tried_and_not_taken() {
+        let mut kernel = tuned(&[1000]);
+        kernel.refuse(1);
+        kernel.refuse(3);
+        let measured = kernel.measured().expect("two rows");
+        assert_eq!((measured.row.as_str(), measured.tried, measured.of), ("rules", 2, 3));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use unisonic_core::launch::Hardware;
+use unisonic_core::plan::DeviceError;
 use unisonic_planner::tune::{Table, Tuning};
 
 use super::kernels::{TunedKernel, median, unknown};
@@ -191,7 +192,18 @@ impl Tuner<'_> {
         kernels.iter().for_each(|kernel| kernel.choose(round, &mut table));
         self.tuning.set_table(table);
         self.tuning.watch(true);
-        let run = step.run(self.engine, self.options.repetitions)?;
+        let run = match step.run(self.engine, self.options.repetitions) {
+            // A driver that does not take a kernel: which one, it does not say. The rules' it has to take.
+            Err(EngineError::Device(DeviceError::Machine { lost: false, message, .. })) if round > 0 => {
+                tracing::info!(
+                    "round {round} of a step of {} rows is left out: {message}",
+                    step.tokens.len()
+                );
+                kernels.iter_mut().for_each(|kernel| kernel.refuse(round));
+                return Ok(());
+            }
+            run => run?,
+        };
         let templates = self.tuning.watched();
         kernels.iter_mut().for_each(|kernel| kernel.record(round, &templates, &run));
         Ok(())
