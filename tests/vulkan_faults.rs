@@ -2,6 +2,20 @@
 //! lives, and the next request works.
 //!
 //! On the first Vulkan device that can be used; left out, with a line that says so, where there is none.
+//!
+//! Faults that people reported of other runtimes on Vulkan devices, and what holds that they do not happen here:
+//!
+//! | report | tests |
+//! |---|---|
+//! | 2.01 llama.cpp PR #10809: subgroups of other sizes | `golden_tokens.rs`: subgroups of 4, 8 and 16, and of 1 (`no subgroups`); `backend-vulkan/tests/on_device.rs` |
+//! | 2.03 llama.cpp #25734: tiles larger than the block | `on_device.rs`: `templates_equal_the_reference`, each template with rows that end inside of a tile |
+//! | 2.04 vllm-vulkan PR #57: wrong from some length on | the same, with rows of real models; `golden_tokens.rs`: SmolLM2-135M |
+//! | 2.06 burn #4355: odd shapes | `golden_tokens.rs`: chunks of 1 to 508 rows, 257 among them |
+//! | 2.08 llama.cpp PR #13607: sums beyond f16 | `values_beyond_f16_are_as_right_as_others` |
+//! | 2.10 llama.cpp #15009: one allocation | `a_tensor_above_one_allocation_is_named`; `golden_tokens.rs`: `small allocations` |
+//! | 2.12 llama.cpp #21724: long submissions | `gpu/src/pacing.rs`; `golden_tokens.rs`: `launches of 50 ms`; `backend-vulkan/tests/driver.rs`: `a_run_that_does_not_end_loses_the_device` |
+//! | 2.14 llama.cpp #7620: no types of 16 bits | `golden_tokens.rs` on SwiftShader, which has none; `all_ops.rs`: no module asks for any |
+//! | 2.16 llama.cpp PR #14099: a software device as the GPU | `a_software_device_is_used_only_if_it_is_named` |
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,8 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::program::{assert_says, failed, last_line_json, model, succeeded, unisonic};
-use unisonic_core::format::GgufFile;
+use unisonic_core::format::{GgufFile, GgufWriter};
 use unisonic_core::plan::DeviceError;
+use unisonic_core::plan::WeightSource;
 use unisonic_engine::{Engine, EngineError, EngineOptions};
 use unisonic_gpu::device::GpuDevice;
 use unisonic_planner::launches::Lowering;
@@ -113,6 +128,52 @@ fn a_device_that_is_lost_answers_nothing_and_another_start_does() {
     }
     assert!(failures > 3, "{failures}");
     assert!(logits(&mut load(index, &OpenOptions::default()).unwrap()).unwrap() == expected);
+}
+
+#[test]
+fn a_tensor_above_one_allocation_is_named() {
+    let Some(index) = device_for("long tensors on a Vulkan device") else { return };
+    // The self-test needs more, once.
+    drop(open(index, &OpenOptions::default()).unwrap());
+    let options = OpenOptions { allocation_limit_bytes: Some(50_000), ..OpenOptions::default() };
+    let error = load(index, &options).err().unwrap();
+    let EngineError::Device(DeviceError::OutOfMemory { what, needed_bytes, .. }) = &error else {
+        panic!("{error}")
+    };
+    assert!(*needed_bytes > 50_000);
+    assert_says(what, &["tensor `", "in one buffer", "maxMemoryAllocationSize is 50000"]);
+}
+
+/// Logits of hundreds of thousands: neither a sum nor a value on the way is kept in 16 bits.
+#[test]
+fn values_beyond_f16_are_as_right_as_others() {
+    const FACTOR: f32 = 1e5;
+    let Some(index) = device_for("large values on a Vulkan device") else { return };
+    let file = GgufFile::open(model().as_ref()).unwrap();
+    let mut writer = GgufWriter::from_metadata(file.metadata());
+    for tensor in file.tensors() {
+        let mut bytes = file.read(&tensor.name).unwrap();
+        if tensor.name == "output_norm.weight" {
+            for value in bytes.as_chunks_mut::<4>().0 {
+                *value = (f32::from_le_bytes(*value) * FACTOR).to_le_bytes();
+            }
+        }
+        writer = writer.tensor(&tensor.name, tensor.ty, &tensor.dims, bytes);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.gguf");
+    writer.write(&path).unwrap();
+    let options = EngineOptions { context_len: Some(64), chunk_rows: 4, ..EngineOptions::default() };
+    let expected = logits(&mut common::load(&path, false, &options)).unwrap();
+    assert!(expected.iter().flatten().any(|&bits| f32::from_bits(bits).abs() > 2.0 * 65_504.0));
+    let device = GpuDevice::new(open(index, &OpenOptions::default()).unwrap(), Arc::new(Lowering::default()));
+    assert!(logits(&mut common::load_with(&device, &path, &options)).unwrap() == expected);
+}
+
+#[test]
+fn a_software_device_is_used_only_if_it_is_named() {
+    let output = succeeded(unisonic(&["run", "--json", "-n", "1", &model(), "Hi"]));
+    assert_eq!(last_line_json(&output)["device"], "cpu");
 }
 
 #[test]

@@ -106,6 +106,7 @@ impl Device {
         options: &OpenOptions,
     ) -> Result<Arc<Self>, MachineError> {
         features.statistics &= options.statistics;
+        features.limits.lower_allocations_to(options.allocation_limit_bytes);
         let health = Health::default();
         let family =
             features.queue_family.ok_or_else(|| misuse("opening", "no queue computes".to_owned()))?;
@@ -140,8 +141,9 @@ impl Device {
     }
 
     fn new_allocator(&self) -> Result<Allocator, MachineError> {
-        let sizes = AllocationSizes::new(BLOCK_LEN_BYTES, FIRST_HOST_BLOCK_LEN_BYTES)
-            .with_max_host_memblock_size(BLOCK_LEN_BYTES);
+        let block_len_bytes = BLOCK_LEN_BYTES.min(self.features.limits.allocation_len_bytes);
+        let sizes = AllocationSizes::new(block_len_bytes, FIRST_HOST_BLOCK_LEN_BYTES.min(block_len_bytes))
+            .with_max_host_memblock_size(block_len_bytes);
         Allocator::new(&AllocatorCreateDesc {
             instance: self.instance.raw.clone(),
             device: self.raw.clone(),

@@ -70,6 +70,11 @@ impl Limits {
         }
     }
 
+    /// As if the device took no longer allocations.
+    pub fn lower_allocations_to(&mut self, len_bytes: Option<u64>) {
+        self.allocation_len_bytes = self.allocation_len_bytes.min(len_bytes.unwrap_or(u64::MAX));
+    }
+
     /// The limit that so many bytes in one buffer break, and what it is.
     pub fn broken_by(&self, len_bytes: u64) -> Option<(&'static str, u64)> {
         let limits = [

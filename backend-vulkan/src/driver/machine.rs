@@ -73,6 +73,8 @@ pub fn open(index: usize, options: &OpenOptions) -> Result<VulkanMachine, OpenEr
             switched_off.push(SwitchedOff { what: "matrices", reason });
         }
     }
+    // It holds what it copied to last.
+    drop(uploader);
     device.begin_faults(options);
     tracing::debug!(
         name = device.features.name,
@@ -80,7 +82,14 @@ pub fn open(index: usize, options: &OpenOptions) -> Result<VulkanMachine, OpenEr
         ?target,
         "opened vulkan:{index}"
     );
-    Ok(VulkanMachine { index, target, self_test, switched_off, uploader: RefCell::new(uploader), device })
+    Ok(VulkanMachine {
+        index,
+        target,
+        self_test,
+        switched_off,
+        uploader: RefCell::new(Uploader::new(&device)),
+        device,
+    })
 }
 
 /// Switches off what a device does not do as specified, and says what; an error if it cannot do without.

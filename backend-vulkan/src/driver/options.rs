@@ -16,6 +16,9 @@ pub struct OpenOptions {
     pub validation: bool,
     /// Device memory that may be taken; none for all that there is.
     pub memory_limit_bytes: Option<u64>,
+    /// The most bytes of one allocation; none for what the device takes (`maxMemoryAllocationSize`). For tests of what does
+    /// not fit into one.
+    pub allocation_limit_bytes: Option<u64>,
     /// What a launch counts as having taken, whatever it took: for tests of how launches are shared out to submissions
     /// ([`unisonic_gpu::pacing`]).
     pub launch_time: Option<Duration>,

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ash::vk;
+use unisonic_core::kir::abi::ALIGN_BYTES;
 use unisonic_gpu::machine::MachineError;
 
 use super::device::Device;
@@ -13,7 +14,7 @@ use super::memory::{Buffer, Mapped};
 use super::record::barrier;
 use super::run::Submissions;
 
-/// A buffer on the way.
+/// A buffer on the way, where the device takes so long ones.
 const SLOT_LEN_BYTES: usize = 16 << 20;
 
 /// Copies bytes to device memory.
@@ -40,12 +41,14 @@ impl Uploader {
     pub fn upload(&mut self, to: &Buffer, offset_bytes: u64, bytes: &[u8]) -> Result<(), MachineError> {
         to.check(&self.device, offset_bytes, bytes.len() as u64, "the upload", "the target")?;
         let mut at = offset_bytes;
-        for chunk in bytes.chunks(SLOT_LEN_BYTES) {
+        let most = self.device.features.limits.allocation_len_bytes / ALIGN_BYTES * ALIGN_BYTES;
+        let slot_len = usize::try_from(most.max(ALIGN_BYTES)).unwrap_or(usize::MAX).min(SLOT_LEN_BYTES);
+        for chunk in bytes.chunks(slot_len) {
             let slot = &mut self.slots[self.next];
             self.next = 1 - self.next;
             let slot = match slot {
                 Some(slot) => slot,
-                None => slot.insert(Slot::new(&self.device)?),
+                None => slot.insert(Slot::new(&self.device, slot_len)?),
             };
             slot.copy(&self.device, to, at, chunk)?;
             at += chunk.len() as u64;
@@ -55,10 +58,10 @@ impl Uploader {
 }
 
 impl Slot {
-    fn new(device: &Arc<Device>) -> Result<Self, MachineError> {
+    fn new(device: &Arc<Device>, len: usize) -> Result<Self, MachineError> {
         Ok(Self {
             submissions: Submissions::new(device, 1)?,
-            staging: Mapped::staging(device, SLOT_LEN_BYTES, "uploads")?,
+            staging: Mapped::staging(device, len, "uploads")?,
             to: None,
         })
     }
