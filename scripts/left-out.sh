@@ -19,6 +19,11 @@ validating() {
         echo "  SPIR-V validated (7 MB)                                                  make spirv-tools"
 }
 
+swiftshader() {
+    [ -f .fixtures/tools/swiftshader/vk_swiftshader_icd.json ] ||
+        echo "  golden tokens on SwiftShader (30 MB)                                     make swiftshader"
+}
+
 # The loader that finds devices.
 vulkan() {
     ldconfig -p 2>/dev/null | grep -qF libvulkan.so.1 ||
@@ -29,6 +34,7 @@ case "${1:-}" in
 quick)
     echo "left out of this tier (quick):"
     echo "  tiny qwen2, qwen3, gemma3, rope_freqs and F16 models, SmolLM2-135M      make test"
+    echo "  golden tokens: whole models on software Vulkan drivers                    make test"
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
     assembling
     validating
@@ -37,15 +43,19 @@ quick)
 ci)
     echo "left out of this tier (ci):"
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
+    echo "  golden tokens: chunks above 147 rows; of most models, above 1             make test-full"
     assembling
     validating
     vulkan
+    swiftshader
     vocabularies ;;
 full)
     left_out=
     [ -f models/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf ] || left_out+=$'\n  Qwen2.5-Coder-0.5B, whose packages could not be fetched'
     [ -f .fixtures/vocab/complete ] || left_out+=$'\n  tokens of llama.cpp\'s vocabularies, which could not be fetched'
     [ -x .fixtures/tools/ptxas ] || left_out+=$'\n  PTX assembled for each GPU: there is no assembler for this machine'
+    [ -f .fixtures/tools/mesa/complete ] || left_out+=$'\n  golden tokens on Mesa 26, which could not be fetched'
+    [ -z "$(swiftshader)" ] || left_out+=$'\n  golden tokens on SwiftShader, which could not be fetched'
     [ -z "$(vulkan)" ] || left_out+=$'\n'$(vulkan)
     echo "left out of this tier (full):${left_out:- nothing}" ;;
 *) echo "usage: $0 quick|ci|full" >&2; exit 2 ;;

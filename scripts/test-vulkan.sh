@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs the Vulkan driver and kernels on software devices: Mesa's llvmpipe with subgroups of 4, 8 and 16, and SwiftShader,
-# which flushes subnormals. Debian only; as root it installs what is missing.
+# which flushes subnormals; then whole models on these and on Mesa 26 (tests/golden_tokens.rs, in full, for which it
+# fetches the models). Debian only; as root it installs what is missing.
 #
 #   scripts/test-vulkan.sh [--if-possible]
 #
 # With --if-possible a machine that lacks llvmpipe, or cannot get it, is no failure: a line says that the tests are left
-# out. Tests that fail are one. SwiftShader is taken out of Debian's chromium-common into .fixtures/tools/swiftshader/; where that cannot be had, a line
-# says that it is left out.
+# out; and whole models are left to the tests of the tier full. Tests that fail are a failure. SwiftShader and Mesa 26 are
+# fetched from Debian; where they cannot be had, a line says that they are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,20 +35,6 @@ if [ -z "$(llvmpipe)" ] || ! ldconfig -p | grep -qF libvulkan.so.1; then
 fi
 
 swiftshader=.fixtures/tools/swiftshader
-fetch_swiftshader() {
-    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return
-    local download
-    download=$(mktemp -d)
-    # apt drops to a user of its own, who has to be able to write there.
-    chmod 777 "$download"
-    (cd "$download" && apt-get download -qq chromium-common >/dev/null 2>&1) || { rm -rf "$download"; return 1; }
-    dpkg-deb --fsys-tarfile "$download"/chromium-common_*.deb |
-        tar -x -C "$download" --wildcards --no-anchored '*vk_swiftshader*'
-    mkdir -p $swiftshader
-    find "$download" -name '*vk_swiftshader*' -type f -exec mv {} $swiftshader/ \;
-    rm -rf "$download"
-}
-
 run() {
     local name=$1
     shift
@@ -58,8 +45,15 @@ run() {
 for bits in 128 256 512; do
     run "llvmpipe, vectors of $bits bits" VK_ICD_FILENAMES="$(llvmpipe)" LP_NATIVE_VECTOR_WIDTH=$bits
 done
-if [ -f $swiftshader/vk_swiftshader_icd.json ] || fetch_swiftshader; then
+if scripts/fetch-swiftshader.sh; then
     run SwiftShader VK_ICD_FILENAMES="$PWD/$swiftshader/vk_swiftshader_icd.json"
 else
     note "skipped: kernels on SwiftShader (chromium-common could not be fetched)"
+fi
+
+if [ "$if_possible" != --if-possible ]; then
+    scripts/fetch-mesa.sh || note "skipped: Mesa 26 (it could not be fetched)"
+    scripts/make-fixtures.sh
+    scripts/fetch-model.sh smollm2-135m gemma3-270m
+    UNISONIC_TIER=full cargo test --locked -p unisonic --test golden_tokens
 fi

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+pub mod costs;
 pub mod float_state;
 pub mod golden;
 pub mod program;
