@@ -266,8 +266,9 @@ fn interpreter(hardware: Hardware) -> impl Fn(Tuning) -> Box<dyn Device> {
 fn random_tables_change_no_bit_in_the_interpreter() {
     let devices = [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE];
     let seeds = if common::runs_in(Tier::Full, "five random tuning tables instead of one") { 5 } else { 1 };
-    for (hardware, ty) in devices.into_iter().zip(["Q4_0", "Q6_K", "Q4_K"]) {
-        tables_change_no_bit(&common::quant(ty), &interpreter(hardware), 16, seeds);
+    // From 16 rows on there are tiles to choose from, on devices with matrix instructions.
+    for (hardware, (ty, chunk)) in devices.into_iter().zip([("Q4_0", 16), ("Q6_K", 4), ("Q4_K", 16)]) {
+        tables_change_no_bit(&common::quant(ty), &interpreter(hardware), chunk, seeds);
     }
 }
 
