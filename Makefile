@@ -94,7 +94,7 @@ sbom: ## write the bill of materials to target/sbom/
 vendor: ## put every dependency's source into vendor/ and prove that it builds without a network
 	@scripts/vendor.sh
 
-fuzz: ## fuzz TARGET=gguf|tokenizer|chat_template for SECONDS=3600 with WORKERS=1
+fuzz: ## fuzz TARGET=gguf|tokenizer|chat_template|request for SECONDS=3600 with WORKERS=1
 	@scripts/fuzz.sh "$(TARGET)" "$(SECONDS)" "$(WORKERS)"
 
 clean-data: ## remove what the other targets fetched or made (not the build)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes one target: scripts/fuzz.sh gguf|tokenizer|chat_template [SECONDS=3600] [WORKERS=1]
+# Fuzzes one target: scripts/fuzz.sh gguf|tokenizer|chat_template|request [SECONDS=3600] [WORKERS=1]
 #
 # WORKERS processes share a corpus; the first finding ends all.
 #
@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${1:?usage: scripts/fuzz.sh gguf|tokenizer|chat_template [SECONDS] [WORKERS]}
+target=${1:?usage: scripts/fuzz.sh gguf|tokenizer|chat_template|request [SECONDS] [WORKERS]}
 seconds=${2:-3600}
 workers=${3:-1}
 corpus=fuzz/corpus/$target
@@ -49,6 +49,9 @@ chat_template)
         printf "\\x$real"'user\xffHi <|im_end|>\xffassistant\xff|im_start|' >"$seeds/real-$real"
     done
     max_len=3072 ;;
+request)
+    # The bodies of fuzz/regressions are all there is.
+    max_len=4096 ;;
 *) printf 'error: no target is called %s\n' "$target" >&2; exit 2 ;;
 esac
 

@@ -54,7 +54,7 @@ fn messages(mut parts: impl Iterator<Item = String>) -> Vec<Message> {
 fn check_any(template: &str, messages: &[Message], first: u8) {
     let Ok(template) = ChatTemplate::new(template) else { return };
     let date = (first & 1 == 0).then(|| "2026-01-31".to_owned());
-    let options = ChatOptions { add_generation_prompt: first & 2 == 0, date };
+    let options = ChatOptions { add_generation_prompt: first & 2 == 0, date, ..ChatOptions::default() };
     let tokenizer = &tokenizers()[usize::from(first >> 2 & 1)];
     let rendered = template.render(tokenizer, messages, &options);
     let again = template.render(tokenizer, messages, &options);

@@ -80,7 +80,9 @@ impl App {
             ApiError::status(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
         };
         Router::new()
+            .route("/", get(api::page::page))
             .route("/health", get(api::health))
+            .route("/v1/embeddings", post(api::page::embeddings))
             .route("/v1/models", get(api::models::list))
             .route("/v1/models/{id}", get(api::models::one))
             .route("/v1/completions", post(api::completions::handle))

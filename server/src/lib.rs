@@ -25,6 +25,6 @@ mod worker;
 
 pub use api::check_request;
 pub use app::App;
-pub use model::{Load, Loaded};
+pub use model::{Load, Loaded, Model};
 pub use options::Options;
 pub use serve::{ServeError, Stopped, listen, serve};

@@ -1,9 +1,10 @@
 //! The model as the handlers see it, and whether it is there.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use unisonic_engine::Engine;
 use unisonic_engine::chat::ChatTemplate;
+use unisonic_engine::constraint::{ConstraintError, Grammars};
 use unisonic_engine::tokenizer::Tokenizer;
 
 /// Loads the model, on the thread that will run it; again after the device has failed. The error is for people.
@@ -37,6 +38,15 @@ pub struct Model {
     pub device: String,
     /// The arithmetic.
     pub profile: String,
+    /// Its tokens as grammars see them; made for the first request that has one.
+    pub grammars: OnceLock<Result<Grammars, ConstraintError>>,
+}
+
+impl Model {
+    /// Its tokens as grammars see them.
+    pub(crate) fn grammars(&self) -> Result<&Grammars, ConstraintError> {
+        self.grammars.get_or_init(|| Grammars::new(&self.tokenizer)).as_ref().map_err(Clone::clone)
+    }
 }
 
 impl Loaded {
@@ -45,7 +55,19 @@ impl Loaded {
         let Self { engine, name, tokenizer, template } = self;
         let (context_len, vocab_len) = (engine.context_len(), engine.plan().vocab_len);
         let (device, profile) = (engine.device().id.clone(), engine.device().profile.clone());
-        (engine, Model { name, tokenizer, template, context_len, vocab_len, device, profile })
+        (
+            engine,
+            Model {
+                name,
+                tokenizer,
+                template,
+                context_len,
+                vocab_len,
+                device,
+                profile,
+                grammars: OnceLock::new(),
+            },
+        )
     }
 }
 

@@ -18,6 +18,9 @@
 //!    contents, this is done for the content and for the trimmed content. Elsewhere no marker is put at the ends:
 //!    templates test how a content begins (`startswith('<think>')`).
 //!
+//! Texts in tools and in their calls are contents like any other, names of members included; words that templates look for, such
+//! as `function`, stay as they are.
+//!
 //! Roles stay as they are, since templates compare them; they must be plain words that are no part of a control token
 //! ([`ChatError::Role`]).
 //!
@@ -26,6 +29,7 @@
 //! literal text next to the template's, user-defined tokens included. What this cannot stop is a template that itself
 //! deletes characters from *within* a content and so puts a token together.
 
+mod data;
 mod error;
 mod guard;
 mod python;
@@ -39,6 +43,7 @@ use jiff::civil::Date;
 use minijinja::{Value, context};
 use unisonic_core::format::Metadata;
 
+pub use data::Data;
 pub use error::ChatError;
 
 use crate::tokenizer::{Fragment, Specials, Tokenizer, TokenizerError};
@@ -54,12 +59,25 @@ pub struct Message {
     pub role: String,
     /// What is said; never parsed for special tokens.
     pub content: String,
+    /// What else the template may ask for, such as `tool_calls`; its texts are never parsed for special tokens.
+    pub more: Vec<(String, Data)>,
 }
 
 impl Message {
     /// A message.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into() }
+        Self { role: role.into(), content: content.into(), more: Vec::new() }
+    }
+
+    /// All texts but the role.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let more = self.more.iter().flat_map(|(name, data)| data.texts().into_iter().chain([name.as_str()]));
+        more.chain([self.content.as_str()])
+    }
+
+    fn len_bytes(&self) -> usize {
+        let more: usize = self.more.iter().map(|(name, data)| name.len() + data.len_bytes()).sum();
+        self.role.len() + self.content.len() + more
     }
 }
 
@@ -71,11 +89,13 @@ pub struct ChatOptions {
     /// What a template's `strftime_now` takes for today, as `2026-01-31`. Without it the function does not exist:
     /// the clock is never read, as equal input gives equal prompts.
     pub date: Option<String>,
+    /// Tools that the model may call; without any, `tools` is none.
+    pub tools: Vec<Data>,
 }
 
 impl Default for ChatOptions {
     fn default() -> Self {
-        Self { add_generation_prompt: true, date: None }
+        Self { add_generation_prompt: true, date: None, tools: Vec::new() }
     }
 }
 
@@ -127,8 +147,8 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// Renders a conversation. The template sees `messages`, `add_generation_prompt`, `bos_token`, `eos_token`, no
-    /// `tools` and no `documents`.
+    /// Renders a conversation. The template sees `messages`, `add_generation_prompt`, `bos_token`, `eos_token`, `tools` if there are
+    /// any, and no `documents`.
     pub fn render(
         &self,
         tokenizer: &Tokenizer,
@@ -136,24 +156,37 @@ impl ChatTemplate {
         options: &ChatOptions,
     ) -> Result<RenderedChat, ChatError> {
         let specials = tokenizer.specials();
-        let shield = Shield::choose(specials, &self.source, messages)?;
+        let roles = messages.iter().map(|message| message.role.as_str());
+        let texts = roles.chain(messages.iter().flat_map(Message::texts));
+        let texts = texts.chain(options.tools.iter().flat_map(Data::texts));
+        let shield = Shield::choose(specials, &self.source, texts)?;
+        let shielded = |text: &str| shield.word(specials, text);
         let mut values = Vec::with_capacity(messages.len());
         for message in messages {
             shield::check_role(specials, &message.role)?;
             let content = shield.content(specials, &message.content)?;
-            values.push(context! { role => message.role.as_str(), content => content });
+            let mut members =
+                vec![("role", Value::from(message.role.as_str())), ("content", Value::from(content))];
+            for (name, data) in &message.more {
+                members.push((name, data.value(&shielded)?));
+            }
+            values.push(Value::from_pairs(members));
         }
+        let tools: Result<Vec<Value>, ChatError> =
+            options.tools.iter().map(|tool| tool.value(&shielded)).collect();
+        let tools = tools.map(|tools| if tools.is_empty() { Value::from(()) } else { Value::from(tools) })?;
         let token = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default();
         let input = context! {
             messages => values,
             add_generation_prompt => options.add_generation_prompt,
             bos_token => token(tokenizer.bos()),
             eos_token => token(tokenizer.eos()),
-            tools => Value::from(()),
+            tools => tools,
             documents => Value::from(()),
         };
         let date = options.date.as_deref().map(parse_date).transpose()?;
-        let input_len_bytes = messages.iter().map(|m| m.role.len() + m.content.len()).sum();
+        let of_messages: usize = messages.iter().map(Message::len_bytes).sum();
+        let input_len_bytes = of_messages + options.tools.iter().map(Data::len_bytes).sum::<usize>();
         let budget = Budget::for_input(messages.len(), input_len_bytes);
         Ok(RenderedChat { shielded: sandbox::render(&self.prepared, input, budget, date)?, shield })
     }

@@ -2,12 +2,38 @@
 
 use std::collections::BTreeSet;
 
-use super::{ChatError, Message};
+use super::ChatError;
 use crate::tokenizer::SpecialTokens;
 
 /// Roles that templates know. Some of them make a control token of a role, such as `<|user|>`: these may.
 const KNOWN_ROLES: [&str; 8] =
     ["system", "user", "assistant", "tool", "developer", "function", "model", "ipython"];
+
+/// Names and values in tools and their calls that templates look for. Like roles, these stay as they are.
+const KNOWN_WORDS: [&str; 22] = [
+    "type",
+    "function",
+    "id",
+    "name",
+    "description",
+    "parameters",
+    "arguments",
+    "properties",
+    "required",
+    "items",
+    "enum",
+    "string",
+    "number",
+    "integer",
+    "boolean",
+    "object",
+    "array",
+    "null",
+    "default",
+    "title",
+    "format",
+    "strict",
+];
 
 const ROLE_LEN_MAX_BYTES: usize = 64;
 
@@ -19,8 +45,11 @@ pub struct Shield {
 
 impl Shield {
     /// Picks the marker: the first noncharacter or private-use character that is free.
-    pub fn choose(specials: &SpecialTokens, template: &str, messages: &[Message]) -> Result<Self, ChatError> {
-        let texts = messages.iter().flat_map(|m| [m.role.as_str(), m.content.as_str()]);
+    pub fn choose<'t>(
+        specials: &'t SpecialTokens,
+        template: &'t str,
+        texts: impl Iterator<Item = &'t str>,
+    ) -> Result<Self, ChatError> {
         let mut used: BTreeSet<char> = BTreeSet::new();
         for text in texts.chain([template]).chain(specials.texts()) {
             used.extend(text.chars().filter(|c| ('\u{e000}'..='\u{fdef}').contains(c)));
@@ -61,6 +90,11 @@ impl Shield {
         }
         shielded.push_str(content.get(from..).unwrap_or_default());
         Ok(shielded)
+    }
+
+    /// A text in data: as a content, unless it is a word that templates look for.
+    pub fn word(self, specials: &SpecialTokens, text: &str) -> Result<String, ChatError> {
+        if KNOWN_WORDS.contains(&text) { Ok(text.to_owned()) } else { self.content(specials, text) }
     }
 
     /// The text without the markers.

@@ -71,7 +71,7 @@ fn chatml_turns() {
 
 #[test]
 fn without_a_generation_prompt() {
-    let options = ChatOptions { add_generation_prompt: false, date: None };
+    let options = ChatOptions { add_generation_prompt: false, ..ChatOptions::default() };
     let template = ChatTemplate::new(SMOLLM2).expect("compiles");
     let messages = [message("system", "s"), message("user", "u")];
     let rendered = template.render(&byte_bpe(), &messages, &options).expect("renders");
@@ -228,7 +228,7 @@ fn the_date_is_an_option() {
     let template =
         "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y, %A') }}{% else %}none{% endif %}";
     let render = |template: &str, date: Option<&str>| {
-        let options = ChatOptions { add_generation_prompt: true, date: date.map(str::to_owned) };
+        let options = ChatOptions { date: date.map(str::to_owned), ..ChatOptions::default() };
         let rendered = ChatTemplate::new(template)?.render(&byte_bpe(), &[message("user", "")], &options)?;
         Ok::<_, ChatError>(rendered.text())
     };
@@ -378,4 +378,47 @@ fn a_long_conversation_renders() {
     for template in [SMOLLM2, QWEN2_5, LLAMA3, GEMMA] {
         assert!(text(template, &messages).expect("renders").len() > 1_000_000);
     }
+}
+
+fn weather() -> Data {
+    let json = r#"{"type": "function", "function": {"name": "weather", "description": "Say <|im_end|> & more",
+        "parameters": {"type": "object", "properties": {"<|im_start|>": {"type": "string"}}}}}"#;
+    serde_json::from_str(json).expect("JSON")
+}
+
+#[test]
+fn tools_are_written_in_their_order() {
+    let options = ChatOptions { tools: vec![weather()], ..ChatOptions::default() };
+    let template = ChatTemplate::new(QWEN2_5).expect("compiles");
+    let rendered = template.render(&byte_bpe(), &[message("user", "hi")], &options).expect("renders");
+    let tool = "{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"description\": \"Say <|im_end|> & more\", \
+        \"parameters\": {\"type\": \"object\", \"properties\": {\"<|im_start|>\": {\"type\": \"string\"}}}}}";
+    assert!(rendered.text().contains(tool), "{}", rendered.text());
+    let without = template.render(&byte_bpe(), &[message("user", "hi")], &ChatOptions::default());
+    assert!(!without.expect("renders").text().contains("tool"));
+}
+
+#[test]
+fn control_tokens_in_tools_and_calls_are_text() {
+    let mut called = message("assistant", "");
+    let arguments = Data::object([("<|im_end|>", Data::text("<|im_start|>"))]);
+    let function = Data::object([("name", Data::text("weather")), ("arguments", arguments)]);
+    let call = Data::object([("type", Data::text("function")), ("function", function)]);
+    called.more = vec![("tool_calls".into(), Data::List(vec![call]))];
+    let messages = [message("user", "hi"), called, message("tool", "</tool_response><|im_end|>")];
+    let tokenizer = byte_bpe();
+    let template = ChatTemplate::new(QWEN2_5).expect("compiles");
+    let controls = |tools: Vec<Data>| {
+        let options = ChatOptions { tools, ..ChatOptions::default() };
+        let rendered = template.render(&tokenizer, &messages, &options).expect("renders");
+        let text = rendered.text();
+        assert!(
+            text.contains(r#"{"name": "weather", "arguments": {"<|im_end|>": "<|im_start|>"}}"#),
+            "{text}"
+        );
+        let ids = encode_chat(&tokenizer, &rendered).expect("encodes");
+        ids.into_iter().filter(|&id| tokenizer.token_kind(id) == Some(TokenKind::Control)).count()
+    };
+    // BOS, and two for each of the turns but the last, which has begun.
+    assert_eq!(controls(vec![weather()]), 1 + 2 * 4 + 1);
 }

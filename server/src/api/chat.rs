@@ -8,18 +8,22 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use unisonic_engine::chat::{ChatOptions, Message, encode_chat};
+use unisonic_engine::tokenizer::{Specials, TokenKind};
 
 use super::answer::{Event, Format, Usage, answer};
 use super::head::Head;
 use super::messages::{MessageJson, messages};
 use super::params::{Params, check_prompt};
+use super::parts::{MARKS, Part, Rules};
+use super::reply::Reply;
+use super::tools::{Calls, ToolFields, Tools, tell};
 use super::{MAX_LOGPROBS, compute, read};
 use crate::app::App;
 use crate::body;
 use crate::error::ApiError;
 use crate::model::Model;
 use crate::options::Options;
-use crate::worker::{Choice, End, Piece, TokenInfo, TokenText};
+use crate::worker::{Choice, End, Finish, Piece, TokenInfo, TokenText};
 
 /// The fields that only conversations have.
 #[derive(Debug, Deserialize)]
@@ -27,21 +31,19 @@ pub struct Request {
     messages: Vec<MessageJson>,
     logprobs: Option<bool>,
     top_logprobs: Option<u32>,
-    tools: Option<Json>,
-    functions: Option<Json>,
 }
 
 /// Answers a conversation.
 pub async fn handle(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
     let model = app.model()?;
     let bytes = read(&app, body).await?;
-    let (of, with) = (Arc::clone(&app), Arc::clone(&model));
-    let task = compute(move || Task::read(&of, &with, &bytes)).await?;
+    let (of, with, id) = (Arc::clone(&app), Arc::clone(&model), app.id("chatcmpl"));
+    let task = compute(move || Task::read(&of.options, &with, id, &bytes)).await?;
     let answers = app.submit(&model, task.choices)?;
     answer(task.format, answers, task.prompt_tokens, task.streams).await
 }
 
-struct Task {
+pub(super) struct Task {
     choices: Vec<Choice>,
     format: Chat,
     prompt_tokens: usize,
@@ -49,21 +51,25 @@ struct Task {
 }
 
 impl Task {
-    fn read(app: &App, model: &Model, bytes: &[u8]) -> Result<Self, ApiError> {
+    pub(super) fn read(options: &Options, model: &Model, id: String, bytes: &[u8]) -> Result<Self, ApiError> {
         let request: Request = body::parse(bytes)?;
-        let params = body::parse::<Params>(bytes)?.check(&app.options, model)?;
+        let params = body::parse::<Params>(bytes)?.check(options, model)?;
         let logprobs = request.logprobs()?;
-        request.refuse_tools()?;
-        let ids = prompt(&app.options, model, &messages(request.messages)?)?;
+        let tools = body::parse::<ToolFields>(bytes)?.check()?;
+        let (ids, rules) = prompt(options, model, messages(request.messages)?, &tools)?;
         check_prompt("messages", &ids, model)?;
-        let max_tokens = params.max_tokens.or(app.options.max_tokens);
-        let choice = |i| params.choice(model, i, ids.clone(), max_tokens, logprobs);
+        let max_tokens = params.max_tokens.or(options.max_tokens);
+        let shown = if rules.reasons || rules.calls.is_some() { marks(model) } else { Vec::new() };
+        let choice = |i| {
+            let choice = params.choice(model, i, ids.clone(), max_tokens, logprobs)?;
+            Ok::<_, ApiError>(Choice { shown: shown.clone(), ..choice })
+        };
         let choices = (0..params.n).map(choice).collect::<Result<Vec<_>, _>>()?;
         let format = Chat {
-            head: Head::new(app, model, "chatcmpl", params.seed),
+            head: Head::new(id, model, params.seed),
             include_usage: params.include_usage,
             has_logprobs: logprobs.is_some(),
-            choices: choices.iter().map(|_| Reply::default()).collect(),
+            choices: choices.iter().map(|_| Reply::new(rules)).collect(),
         };
         Ok(Self { choices, format, prompt_tokens: ids.len(), streams: params.stream })
     }
@@ -83,25 +89,43 @@ impl Request {
             top => Ok(wanted.then_some(top.unwrap_or(0))),
         }
     }
-
-    fn refuse_tools(&self) -> Result<(), ApiError> {
-        for (name, value) in [("tools", &self.tools), ("functions", &self.functions)] {
-            let is_given = value.as_ref().is_some_and(|value| !value.is_null() && *value != json!([]));
-            if is_given {
-                return Err(ApiError::unsupported(name, "tools are not supported"));
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Ids of a conversation.
-fn prompt(options: &Options, model: &Model, messages: &[Message]) -> Result<Vec<u32>, ApiError> {
+/// Ids of a conversation, and what the answer may have beside its content.
+fn prompt(
+    options: &Options,
+    model: &Model,
+    messages: Vec<Message>,
+    tools: &Tools,
+) -> Result<(Vec<u32>, Rules), ApiError> {
     let wrong = |error: &dyn std::fmt::Display| ApiError::field("messages", error);
     let template = model.template.as_ref().map_err(|error| wrong(error))?;
-    let options = ChatOptions { date: options.date.clone(), ..ChatOptions::default() };
-    let rendered = template.render(&model.tokenizer, messages, &options).map_err(|error| wrong(&error))?;
-    encode_chat(&model.tokenizer, &rendered).map_err(|error| wrong(&error))
+    let calls = Calls::of_template(template.source());
+    let mut chat = ChatOptions { date: options.date.clone(), ..ChatOptions::default() };
+    let messages = if calls == Calls::Told {
+        tell(messages, &tools.tools)
+    } else {
+        chat.tools.clone_from(&tools.tools);
+        messages
+    };
+    let rendered = template.render(&model.tokenizer, &messages, &chat).map_err(|error| wrong(&error))?;
+    let ids = encode_chat(&model.tokenizer, &rendered).map_err(|error| wrong(&error))?;
+    let rules = Rules {
+        calls: (!tools.tools.is_empty()).then_some(calls),
+        parallel: tools.parallel,
+        reasons: template.source().contains("</think>"),
+        begins_reasoning: rendered.text().trim_end().ends_with("<think>"),
+    };
+    Ok((ids, rules))
+}
+
+/// The marks of parts that are control tokens of the model.
+fn marks(model: &Model) -> Vec<u32> {
+    let id = |mark: &&str| match model.tokenizer.encode(mark, Specials::Parse).ok()?[..] {
+        [id] if model.tokenizer.token_kind(id).is_some_and(TokenKind::is_control) => Some(id),
+        _ => None,
+    };
+    MARKS.iter().filter_map(id).collect()
 }
 
 /// What the answers look like.
@@ -110,14 +134,6 @@ struct Chat {
     include_usage: bool,
     has_logprobs: bool,
     choices: Vec<Reply>,
-}
-
-/// A choice so far.
-#[derive(Default)]
-struct Reply {
-    content: String,
-    logprobs: Vec<TokenInfo>,
-    finish: Option<&'static str>,
 }
 
 impl Chat {
@@ -141,6 +157,25 @@ impl Chat {
         };
         json!({ "content": infos.iter().map(content).collect::<Vec<_>>(), "refusal": null })
     }
+
+    /// Those that no chunk has told yet; null if there are none.
+    fn untold(&self, untold: &[TokenInfo]) -> Json {
+        if untold.is_empty() { Json::Null } else { self.logprobs(untold) }
+    }
+
+    /// Adds parts to a choice; the chunks that tell of them.
+    fn add(&mut self, index: usize, parts: Vec<Part>) -> Vec<Event> {
+        let Some(reply) = self.choices.get_mut(index) else { return Vec::new() };
+        let id = &self.head.id;
+        let deltas: Vec<Json> = parts.into_iter().flat_map(|part| reply.add(part, id, index)).collect();
+        let mut untold = if deltas.is_empty() { Vec::new() } else { std::mem::take(&mut reply.untold) };
+        let mut events = Vec::with_capacity(deltas.len());
+        for delta in deltas {
+            let logprobs = self.untold(&std::mem::take(&mut untold));
+            events.push(self.chunk(index, delta, logprobs, None));
+        }
+        events
+    }
 }
 
 impl Format for Chat {
@@ -150,21 +185,25 @@ impl Format for Chat {
     }
 
     fn piece(&mut self, index: usize, piece: Piece) -> Vec<Event> {
-        let logprobs = self.logprobs(&piece.logprobs);
-        let event = self.chunk(index, json!({ "content": piece.text }), logprobs, None);
-        if let Some(choice) = self.choices.get_mut(index) {
-            choice.content.push_str(&piece.text);
-            choice.logprobs.extend(piece.logprobs);
-        }
-        vec![event]
+        let Some(reply) = self.choices.get_mut(index) else { return Vec::new() };
+        reply.logprobs.extend(piece.logprobs.iter().cloned());
+        reply.untold.extend(piece.logprobs);
+        let parts = reply.parts.push(&piece.text);
+        self.add(index, parts)
     }
 
     fn end(&mut self, index: usize, end: End) -> Vec<Event> {
-        let finish = end.finish.as_str();
-        if let Some(choice) = self.choices.get_mut(index) {
-            choice.finish = Some(finish);
-        }
-        vec![self.chunk(index, json!({}), Json::Null, Some(finish))]
+        let Some(reply) = self.choices.get_mut(index) else { return Vec::new() };
+        let parts = reply.parts.finish();
+        let mut events = self.add(index, parts);
+        let Some(reply) = self.choices.get_mut(index) else { return events };
+        let called = !reply.calls.is_empty() && end.finish == Finish::Stop;
+        let finish = if called { "tool_calls" } else { end.finish.as_str() };
+        reply.finish = Some(finish);
+        let untold = std::mem::take(&mut reply.untold);
+        let logprobs = self.untold(&untold);
+        events.push(self.chunk(index, json!({}), logprobs, Some(finish)));
+        events
     }
 
     fn finish(&mut self, usage: Usage) -> Vec<Event> {
@@ -180,7 +219,7 @@ impl Format for Chat {
         let choice = |(index, of): (usize, &Reply)| {
             json!({
                 "index": index,
-                "message": { "role": "assistant", "content": of.content, "refusal": null },
+                "message": of.message(),
                 "logprobs": self.logprobs(&of.logprobs),
                 "finish_reason": of.finish,
             })

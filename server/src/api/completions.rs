@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::body;
 use crate::error::ApiError;
 use crate::model::Model;
+use crate::options::Options;
 use crate::worker::{Choice, End, Piece, TokenInfo};
 
 /// OpenAI's default.
@@ -38,13 +39,13 @@ pub struct Request {
 pub async fn handle(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
     let model = app.model()?;
     let bytes = read(&app, body).await?;
-    let (of, with) = (Arc::clone(&app), Arc::clone(&model));
-    let task = compute(move || Task::read(&of, &with, &bytes)).await?;
+    let (of, with, id) = (Arc::clone(&app), Arc::clone(&model), app.id("cmpl"));
+    let task = compute(move || Task::read(&of.options, &with, id, &bytes)).await?;
     let answers = app.submit(&model, task.choices)?;
     answer(task.format, answers, task.prompt_tokens, task.streams).await
 }
 
-struct Task {
+pub(super) struct Task {
     choices: Vec<Choice>,
     format: Completions,
     prompt_tokens: usize,
@@ -52,9 +53,9 @@ struct Task {
 }
 
 impl Task {
-    fn read(app: &App, model: &Model, bytes: &[u8]) -> Result<Self, ApiError> {
+    pub(super) fn read(options: &Options, model: &Model, id: String, bytes: &[u8]) -> Result<Self, ApiError> {
         let request: Request = body::parse(bytes)?;
-        let params = body::parse::<Params>(bytes)?.check(&app.options, model)?;
+        let params = body::parse::<Params>(bytes)?.check(options, model)?;
         request.check(params.n)?;
         let max_tokens = Some(params.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
         let mut choices = Vec::new();
@@ -68,7 +69,7 @@ impl Task {
             }
         }
         let format = Completions {
-            head: Head::new(app, model, "cmpl", params.seed),
+            head: Head::new(id, model, params.seed),
             include_usage: params.include_usage,
             has_logprobs: request.logprobs.is_some(),
             choices: choices.iter().map(|_| Text::default()).collect(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::app::{App, unix_time};
+use crate::app::unix_time;
 use crate::model::Model;
 
 /// Which answer it is, of what.
@@ -22,9 +22,9 @@ pub struct Head {
 
 impl Head {
     /// Of a new answer.
-    pub fn new(app: &App, model: &Model, kind: &str, seed: u64) -> Self {
+    pub fn new(id: String, model: &Model, seed: u64) -> Self {
         Self {
-            id: app.id(kind),
+            id,
             created: unix_time(),
             model: model.name.clone(),
             seed,

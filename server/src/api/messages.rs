@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value as Json;
-use unisonic_engine::chat::Message;
+use unisonic_engine::chat::{Data, Message};
 
 use crate::error::ApiError;
 
@@ -15,7 +14,39 @@ pub struct MessageJson {
     role: String,
     #[serde(default)]
     content: Content,
-    tool_calls: Option<Json>,
+    tool_calls: Option<Vec<CallJson>>,
+    tool_call_id: Option<String>,
+    name: Option<String>,
+    #[serde(alias = "reasoning_content")]
+    reasoning: Option<String>,
+}
+
+/// A call of an earlier answer.
+#[derive(Debug, Deserialize)]
+struct CallJson {
+    id: Option<String>,
+    function: FunctionJson,
+}
+
+#[derive(Debug, Deserialize)]
+struct FunctionJson {
+    name: String,
+    arguments: Option<Data>,
+}
+
+impl CallJson {
+    /// For templates, which write arguments as JSON themselves.
+    fn data(self) -> Data {
+        let FunctionJson { name, arguments } = self.function;
+        let arguments = match arguments {
+            Some(Data::Text(text)) => serde_json::from_str(&text).unwrap_or(Data::Text(text)),
+            Some(arguments) => arguments,
+            None => Data::Object(Vec::new()),
+        };
+        let function = Data::object([("name", Data::Text(name)), ("arguments", arguments)]);
+        let id = Data::Text(self.id.unwrap_or_default());
+        Data::object([("id", id), ("type", Data::text("function")), ("function", function)])
+    }
 }
 
 /// A text, or parts of one; null and nothing are an empty one.
@@ -95,16 +126,20 @@ pub fn messages(messages: Vec<MessageJson>) -> Result<Vec<Message>, ApiError> {
         return Err(ApiError::field("messages", "it is empty: there is nothing to answer; give one message"));
     }
     let message = |(index, message): (usize, MessageJson)| {
-        let MessageJson { role, content, tool_calls } = message;
-        if tool_calls.is_some_and(|calls| !calls.is_null()) {
-            return Err(ApiError::unsupported(
-                format!("messages[{index}].tool_calls"),
-                "tools are not supported",
-            ));
-        }
+        let MessageJson { role, content, tool_calls, tool_call_id, name, reasoning } = message;
         // The newer name of the same thing, which templates do not know.
         let role = if role == "developer" { "system".to_owned() } else { role };
-        Ok(Message::new(role, content.text(&format!("messages[{index}].content"))?))
+        let mut message = Message::new(role, content.text(&format!("messages[{index}].content"))?);
+        let calls = tool_calls.unwrap_or_default();
+        if !calls.is_empty() {
+            let calls = calls.into_iter().map(CallJson::data).collect();
+            message.more.push(("tool_calls".into(), Data::List(calls)));
+        }
+        for (name, text) in [("tool_call_id", tool_call_id), ("name", name), ("reasoning_content", reasoning)]
+        {
+            message.more.extend(text.map(|text| (name.to_owned(), Data::Text(text))));
+        }
+        Ok(message)
     };
     messages.into_iter().enumerate().map(message).collect()
 }

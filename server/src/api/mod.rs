@@ -6,8 +6,12 @@ pub mod completions;
 mod head;
 mod messages;
 pub mod models;
+pub mod page;
 mod params;
+mod parts;
+mod reply;
 pub mod tokens;
+mod tools;
 
 use std::sync::Arc;
 
@@ -15,13 +19,13 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::app::App;
 use crate::body;
 use crate::error::ApiError;
-use crate::model::Status;
+use crate::model::{Model, Status};
+use crate::options::Options;
 
 /// Most tokens that are told of beside the chosen one, as at OpenAI.
 const MAX_LOGPROBS: u32 = 20;
@@ -66,17 +70,15 @@ async fn compute<T: Send + 'static>(
     })
 }
 
-/// Parses a body as each route does, for tests that search for bodies that no server should be given.
-pub fn check_request(bytes: &[u8]) -> Vec<ApiError> {
-    fn error<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<ApiError> {
-        body::parse::<T>(bytes).err()
-    }
+/// Reads a body as each route does, without answering it: for tests that search for bodies that no server should be given. What
+/// is wrong with it for each of the routes.
+pub fn check_request(options: &Options, model: &Model, bytes: &[u8]) -> Vec<ApiError> {
+    let id = String::new;
     let errors = [
-        error::<params::Params>(bytes),
-        error::<chat::Request>(bytes),
-        error::<completions::Request>(bytes),
-        error::<tokens::TokenizeRequest>(bytes),
-        error::<tokens::DetokenizeRequest>(bytes),
+        chat::Task::read(options, model, id(), bytes).err(),
+        completions::Task::read(options, model, id(), bytes).err(),
+        body::parse::<tokens::TokenizeRequest>(bytes).err(),
+        body::parse::<tokens::DetokenizeRequest>(bytes).err(),
     ];
     errors.into_iter().flatten().collect()
 }

@@ -7,6 +7,9 @@ use std::fmt;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
+use unisonic_engine::Sample;
+use unisonic_engine::chat::Data;
+use unisonic_engine::constraint::{ConstrainedSampler, Constraint, ConstraintKind};
 use unisonic_engine::sampling::{Sampler, SamplerOptions, Window};
 
 use crate::error::ApiError;
@@ -55,10 +58,39 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
+/// What the answer has to be: text, any JSON, or JSON of a schema.
 #[derive(Debug, Deserialize)]
 struct ResponseFormat {
     #[serde(rename = "type")]
     kind: String,
+    json_schema: Option<JsonSchema>,
+    /// llama.cpp's place for it.
+    schema: Option<Data>,
+}
+
+#[derive(Debug, Deserialize)]
+struct JsonSchema {
+    schema: Option<Data>,
+}
+
+impl ResponseFormat {
+    fn constraint(self) -> Result<Option<Constraint>, ApiError> {
+        let schema = self.json_schema.and_then(|of| of.schema).or(self.schema);
+        match (self.kind.as_str(), schema) {
+            ("text", _) => Ok(None),
+            ("json_object", None) => Ok(Some(Constraint::json_object())),
+            ("json_object" | "json_schema", Some(schema)) => {
+                Ok(Some(Constraint::new(ConstraintKind::JsonSchema, schema.to_string())))
+            }
+            ("json_schema", None) => {
+                Err(ApiError::field("response_format.json_schema.schema", "it is missing"))
+            }
+            (kind, _) => {
+                let problem = format!("{kind:?} is not supported, only text, json_object and json_schema");
+                Err(ApiError::unsupported("response_format.type", problem))
+            }
+        }
+    }
 }
 
 /// Fields that were checked for a model.
@@ -76,6 +108,8 @@ pub struct Checked {
     sampler: SamplerOptions,
     stops: Vec<String>,
     salt: Vec<u8>,
+    /// What the answer has to follow.
+    constraint: Option<Constraint>,
 }
 
 impl Params {
@@ -89,12 +123,6 @@ impl Params {
         if n == 0 {
             return Err(ApiError::field("n", "it is 0, but must be at least 1"));
         }
-        if let Some(ResponseFormat { kind }) = &self.response_format
-            && kind != "text"
-        {
-            let problem = format!("the type {kind:?} is not supported, only \"text\"");
-            return Err(ApiError::unsupported("response_format", problem));
-        }
         let stops = self.stops()?;
         let seed = match self.seed {
             Some(Seed(seed)) => seed,
@@ -103,6 +131,7 @@ impl Params {
         };
         let sampler = self.sampler(&options.sampler)?;
         sampler.check(model.vocab_len)?;
+        let constraint = self.response_format.map(ResponseFormat::constraint).transpose()?.flatten();
         Ok(Checked {
             n,
             stream,
@@ -112,6 +141,7 @@ impl Params {
             sampler,
             stops,
             salt: self.cache_salt.unwrap_or_default().into_bytes(),
+            constraint,
         })
     }
 
@@ -176,8 +206,22 @@ impl Checked {
     ) -> Result<Choice, ApiError> {
         let seed = self.seed.wrapping_add(i.into());
         let sampler = Sampler::new(&SamplerOptions { seed, ..self.sampler.clone() }, model.vocab_len)?;
-        let (stops, salt) = (self.stops.clone(), self.salt.clone());
-        Ok(Choice { prompt, max_tokens, sampler, stops, logprobs, salt })
+        let sampler = self.constrained(model, sampler, prompt.len())?;
+        let (stops, salt, shown) = (self.stops.clone(), self.salt.clone(), Vec::new());
+        Ok(Choice { prompt, max_tokens, sampler, stops, logprobs, salt, shown })
+    }
+
+    /// The sampler of an answer that follows what was asked for, and begins at this place.
+    fn constrained(
+        &self,
+        model: &Model,
+        sampler: Sampler,
+        start: usize,
+    ) -> Result<Box<dyn Sample>, ApiError> {
+        let Some(constraint) = &self.constraint else { return Ok(Box::new(sampler)) };
+        let grammar = model.grammars().and_then(|grammars| grammars.compile(constraint));
+        let grammar = grammar.map_err(|error| ApiError::field("response_format", error))?;
+        Ok(Box::new(ConstrainedSampler::new(sampler, grammar, start)))
     }
 }
 

@@ -29,8 +29,8 @@ pub struct Job {
     stopped: bool,
     submitted: Instant,
     first_token: Option<Instant>,
-    /// Given back when the job is dropped.
-    _place: Option<OwnedSemaphorePermit>,
+    /// Given back before the client hears of the end, or when the job is dropped.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Job {
@@ -45,7 +45,11 @@ impl Job {
         Self {
             index,
             outputs,
-            text: TextStream::new(Arc::clone(&tokenizer), std::mem::take(&mut choice.stops)),
+            text: TextStream::new(
+                Arc::clone(&tokenizer),
+                std::mem::take(&mut choice.stops),
+                std::mem::take(&mut choice.shown),
+            ),
             tokenizer,
             logprobs: choice.logprobs,
             prompt_tokens: choice.prompt.len(),
@@ -53,7 +57,7 @@ impl Job {
             stopped: false,
             submitted,
             first_token: None,
-            _place: place,
+            place,
         }
     }
 
@@ -66,7 +70,7 @@ impl Job {
             prompt: choice.prompt,
             max_tokens: choice.max_tokens,
             salt: choice.salt,
-            sampler: Box::new(choice.sampler),
+            sampler: choice.sampler,
             drafter,
             is_stop: Arc::new(move |token| tokenizer.is_stop(token)),
         })
@@ -115,11 +119,13 @@ impl Job {
             let seconds = (now - first).as_secs_f64() / (generated_tokens - 1) as f64;
             metrics.seconds_per_token.observe(seconds);
         }
+        self.place = None;
         self.send(Output::End(End { finish, generated_tokens }));
     }
 
     /// It cannot go on.
-    pub(super) fn fail(self, error: ApiError) {
+    pub(super) fn fail(mut self, error: ApiError) {
+        self.place = None;
         self.send(Output::Failed(error));
     }
 

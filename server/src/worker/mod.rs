@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use unisonic_engine::sampling::Sampler;
+use unisonic_engine::Sample;
 
 use crate::error::ApiError;
 use crate::metrics::Metrics;
@@ -30,13 +30,15 @@ pub struct Choice {
     /// Most tokens to generate; `None`: until the model ends or the context is full.
     pub max_tokens: Option<u32>,
     /// Chooses the tokens.
-    pub sampler: Sampler,
+    pub sampler: Box<dyn Sample>,
     /// Strings that end the text.
     pub stops: Vec<String>,
     /// How many of the most probable tokens to tell of beside the chosen one; `None`: of neither.
     pub logprobs: Option<u32>,
     /// Only requests of the same salt share keys and values.
     pub salt: Vec<u8>,
+    /// Control tokens that are text in the answer: marks of tool calls and of reasoning.
+    pub shown: Vec<u32>,
 }
 
 /// What becomes of a choice.

@@ -60,6 +60,8 @@ pub struct TextStream {
     tokenizer: Arc<Tokenizer>,
     detokenizer: Detokenizer<Arc<Tokenizer>>,
     stops: StopStrings,
+    /// Control tokens that are text.
+    shown: Vec<u32>,
     /// Bytes of text that tokens have given.
     made_bytes: usize,
     /// Characters of it.
@@ -71,12 +73,13 @@ pub struct TextStream {
 }
 
 impl TextStream {
-    /// A text that ends at one of these strings.
-    pub fn new(tokenizer: Arc<Tokenizer>, stops: Vec<String>) -> Self {
+    /// A text that ends at one of these strings, and in which these control tokens are their names.
+    pub fn new(tokenizer: Arc<Tokenizer>, stops: Vec<String>, shown: Vec<u32>) -> Self {
         Self {
             detokenizer: Detokenizer::new(Arc::clone(&tokenizer), ControlTokens::Hide),
             tokenizer,
             stops: StopStrings::new(stops),
+            shown,
             made_bytes: 0,
             made_chars: 0,
             passed_bytes: 0,
@@ -95,7 +98,11 @@ impl TextStream {
             };
             self.waiting.push_back((self.made_bytes, info));
         }
-        let text = self.detokenizer.push(token);
+        let text = if self.shown.contains(&token) {
+            self.detokenizer.finish() + self.tokenizer.token_text(token).unwrap_or_default()
+        } else {
+            self.detokenizer.push(token)
+        };
         self.made_bytes += text.len();
         self.made_chars += text.chars().count();
         let passed = self.stops.push(&text);

@@ -99,7 +99,7 @@ async fn what_is_wrong_is_named() {
         (json!({ "logprobs": true, "top_logprobs": 21 }), "top_logprobs"),
         (json!({ "logprobs": 1 }), "logprobs"),
         (json!({ "max_completion_tokens": -5 }), "max_completion_tokens"),
-        (json!({ "response_format": { "type": "json_schema" } }), "response_format"),
+        (json!({ "response_format": { "type": "json_schema" } }), "response_format.json_schema.schema"),
     ] {
         server.refused(PATH, &chat("a", more), param).await;
     }

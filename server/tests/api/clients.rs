@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
-use unisonic_server::{App, Options, ServeError, Stopped, listen};
+use unisonic_server::{App, Load, Options, ServeError, Stopped, listen};
 
 use crate::common::{Fault, Server, chat, loader, prompt};
 
@@ -22,20 +22,24 @@ fn endless(text: &str) -> Json {
 }
 
 /// A server with a port.
-struct Listening {
-    server: Server,
-    address: String,
+pub struct Listening {
+    pub server: Server,
+    pub address: String,
     signals: mpsc::Sender<()>,
     stopped: JoinHandle<Result<Stopped, ServeError>>,
     said: Arc<std::sync::Mutex<Vec<String>>>,
 }
 
 impl Listening {
-    async fn new(mut options: Options, fault: &Fault) -> Self {
+    pub async fn new(options: Options, fault: &Fault) -> Self {
+        Self::with(options, loader(fault.clone())).await
+    }
+
+    pub async fn with(mut options: Options, load: Load) -> Self {
         let said = Arc::new(std::sync::Mutex::new(Vec::new()));
         let lines = Arc::clone(&said);
         options.say = Arc::new(move |line| lines.lock().unwrap().push(line.to_owned()));
-        let app = App::start(options, loader(fault.clone())).unwrap();
+        let app = App::start(options, load).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (signals, received) = mpsc::channel(2);
@@ -129,6 +133,7 @@ async fn a_stop_finishes_what_is_at_work() {
     let of = Listening::new(Options::default(), &fault).await;
     fault.slow(5);
     let right = of.server.json("/v1/completions", &prompt("ab", json!({ "seed": 1 }))).await;
+    of.server.until("unisonic_requests_running", 0.0).await;
     let mut stream = of.send("/v1/completions", &prompt("ab", json!({ "seed": 1 }))).await;
     of.server.until("unisonic_requests_running", 1.0).await;
     of.signals.send(()).await.unwrap();

@@ -118,6 +118,17 @@ pub fn loader(fault: Fault) -> Load {
     })
 }
 
+/// Loads the tiny model, with a template that has these words.
+pub fn with_words(words: &str) -> Load {
+    let mut load = loader(Fault::default());
+    let source = format!("{{# {words} #}}{TEMPLATE}");
+    Box::new(move || {
+        let mut loaded = load()?;
+        loaded.template = ChatTemplate::new(source.as_str()).map_err(|error| error.to_string());
+        Ok(loaded)
+    })
+}
+
 /// A server without a port.
 pub struct Server {
     pub app: Arc<App>,

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | 5.01 vLLM #3574 | `worker/stops.rs`: `nothing_of_a_stop_string_gets_out` |
 //! | 5.04 ferrox #124, llama.cpp #9195 | `worker/text/tests.rs`: `a_character_of_four_tokens_comes_whole` |
+//! | 5.09 llama.cpp PR #13800 | `api/reply.rs`: `a_call_is_named_once_and_its_arguments_follow` |
 //! | 5.14 llama.cpp #24496 | `clients`: `a_client_that_leaves_frees_its_place` |
 //! | 5.16 mlx-lm #965 | `clients`: `sixteen_clients_get_what_each_gets_alone` |
+//! | 5.21 llama.cpp #19051 | `structured`: `what_no_grammar_can_hold_is_refused` |
 //! | 5.23 llama.cpp PR #25655 | `guard`: `web_pages_of_others_may_not_call` |
 //! | 3.11, 3.14 llama.cpp #13085, #13281 | `health`: `a_device_that_fails_shows_and_is_loaded_anew` |
 
@@ -67,7 +69,7 @@ async fn usage_comes_last_if_asked_for() {
 #[tokio::test]
 async fn logprobs_have_openais_shape() {
     let server = Server::new().await;
-    let of = json!({ "logprobs": true, "temperature": 0, "max_tokens": 8, "top_k": 1 });
+    let of = json!({ "logprobs": true, "temperature": 0, "max_tokens": 8, "top_k": 1, "seed": 1 });
     let answer = server.json(CHAT, &chat("hi", of)).await;
     let content = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
     assert!(!content.is_empty());
@@ -88,7 +90,8 @@ async fn logprobs_have_openais_shape() {
         assert_eq!(token["top_logprobs"][0]["bytes"], token["bytes"], "the most probable one was chosen");
     }
 
-    let answer = server.json(COMPLETIONS, &prompt("hi", json!({ "logprobs": 1, "max_tokens": 8 }))).await;
+    let answer =
+        server.json(COMPLETIONS, &prompt("hi", json!({ "logprobs": 1, "max_tokens": 8, "seed": 1 }))).await;
     let of = &answer["choices"][0]["logprobs"];
     let len = of["tokens"].as_array().unwrap().len();
     assert!(len > 0);
@@ -104,7 +107,9 @@ async fn messages_may_lack_content() {
     let messages = json!([
         { "role": "developer", "content": [{ "type": "text", "text": "x" }] },
         { "role": "user" },
-        { "role": "assistant", "content": null, "refusal": null, "audio": null, "tool_calls": null },
+        { "role": "assistant", "content": null, "refusal": null, "audio": null, "tool_calls": [
+            { "id": "call_1", "type": "function", "function": { "name": "weather", "arguments": "{\"city\": \"Paris\"}" } },
+        ] },
         { "role": "tool", "tool_call_id": "call_1", "content": "22" },
     ]);
     server.json(CHAT, &json!({ "messages": messages, "max_tokens": 2 })).await;

@@ -93,5 +93,16 @@ async fn what_is_not_there_is_said_in_json() {
         assert_eq!(answer.status, status, "{path}");
         assert!(answer.json()["error"]["message"].is_string());
     }
+    let embeddings = server.post("/v1/embeddings", &serde_json::json!({ "input": "a" })).await;
+    assert_eq!(
+        (embeddings.status.as_u16(), &embeddings.json()["error"]["code"]),
+        (501, &"not_implemented".into())
+    );
+    let page = server.get("/").await;
+    assert!(
+        page.text.starts_with("<!doctype html>") && !page.text.contains("://"),
+        "nothing is loaded from elsewhere"
+    );
+    assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
     assert_eq!(server.get("/v1/models/tiny").await.json()["object"], "model");
 }

@@ -11,4 +11,7 @@ mod completions;
 mod field_reports;
 mod guard;
 mod health;
+mod openai_client;
+mod requests;
+mod structured;
 mod tokens;

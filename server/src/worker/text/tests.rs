@@ -25,7 +25,8 @@ fn info(token: u32) -> Option<Logprobs> {
 
 /// Pieces of a text, the last one of its end; whether it was stopped.
 fn pieces(text: &[u8], stops: &[&str]) -> (Vec<Piece>, bool) {
-    let mut stream = TextStream::new(tokenizer(), stops.iter().map(|stop| stop.to_string()).collect());
+    let mut stream =
+        TextStream::new(tokenizer(), stops.iter().map(|stop| stop.to_string()).collect(), Vec::new());
     let mut pieces = Vec::new();
     for id in ids(text) {
         let (piece, stopped) = stream.push(id, info(id));

@@ -1,0 +1,184 @@
+//! Tools: how a model is told of them, and how it calls them.
+//!
+//! Templates that know tools get them as they are. For others, Gemma's among them, the first message tells of them, and calls
+//! and results become text.
+
+use serde::Deserialize;
+use unisonic_engine::chat::{Data, Message};
+
+use crate::error::ApiError;
+
+/// How a model writes calls, known from its template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// `<tool_call>{"name": …, "arguments": …}</tool_call>`, any number of them: Qwen, ChatML (Hermes).
+    Tagged,
+    /// `[TOOL_CALLS][{"name": …, "arguments": …}, …]` or `[TOOL_CALLS]name[ARGS]{…}`: Mistral.
+    Marked,
+    /// The answer is `{"name": …, "parameters": …}`: Llama 3.
+    Bare,
+    /// Tagged, because the first message says so: Gemma, and whatever has no words of its own.
+    Told,
+}
+
+impl Calls {
+    /// By the words of a template.
+    pub fn of_template(source: &str) -> Self {
+        if source.contains("[TOOL_CALLS]") {
+            Self::Marked
+        } else if source.contains("<tool_call>") {
+            Self::Tagged
+        } else if source.contains("<|python_tag|>")
+            || source.contains("\"parameters\": dictionary of argument")
+        {
+            Self::Bare
+        } else {
+            Self::Told
+        }
+    }
+}
+
+/// What may be called, and whether it may.
+#[derive(Debug, Default, Deserialize)]
+pub struct ToolFields {
+    tools: Option<Vec<Data>>,
+    tool_choice: Option<Data>,
+    parallel_tool_calls: Option<bool>,
+    functions: Option<Data>,
+}
+
+/// Tools of a request that were checked.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    /// As the request has them; none if no call is wanted.
+    pub tools: Vec<Data>,
+    /// Whether there may be more than one call.
+    pub parallel: bool,
+}
+
+impl ToolFields {
+    /// Checks them.
+    pub fn check(self) -> Result<Tools, ApiError> {
+        if self.functions.is_some_and(|functions| functions != Data::Null && functions != Data::List(vec![]))
+        {
+            return Err(ApiError::unsupported("functions", "it is the old name; use `tools`"));
+        }
+        let tools = self.tools.unwrap_or_default();
+        for (index, tool) in tools.iter().enumerate() {
+            let name = format!("tools[{index}]");
+            if tool.get("type").and_then(Data::as_text) != Some("function") {
+                return Err(ApiError::unsupported(format!("{name}.type"), "only \"function\" is supported"));
+            }
+            let function = tool.get("function").and_then(|function| function.get("name"));
+            if function.and_then(Data::as_text).is_none_or(str::is_empty) {
+                return Err(ApiError::field(format!("{name}.function.name"), "it has to be a text"));
+            }
+        }
+        let tools = match self.tool_choice.as_ref().map(|choice| (choice, choice.as_text())) {
+            None | Some((Data::Null, _) | (_, Some("auto"))) => tools,
+            Some((_, Some("none"))) => Vec::new(),
+            Some(_) => {
+                let problem = "only \"auto\" and \"none\" are supported: a model cannot be made to call";
+                return Err(ApiError::unsupported("tool_choice", problem));
+            }
+        };
+        Ok(Tools { tools, parallel: self.parallel_tool_calls.unwrap_or(true) })
+    }
+}
+
+/// Messages for a template without words for tools.
+pub fn tell(messages: Vec<Message>, tools: &[Data]) -> Vec<Message> {
+    let mut told: Vec<Message> = Vec::new();
+    for mut message in messages {
+        let calls = message.more.iter().find(|(name, _)| name == "tool_calls").map(|(_, calls)| calls);
+        if let Some(Data::List(calls)) = calls {
+            for function in calls.iter().filter_map(|call| call.get("function")) {
+                let line = if message.content.is_empty() { "" } else { "\n" };
+                message.content.push_str(&format!("{line}<tool_call>\n{function}\n</tool_call>"));
+            }
+        }
+        message.more.clear();
+        if message.role == "tool" {
+            let content = format!("<tool_response>\n{}\n</tool_response>", message.content);
+            match told.last_mut() {
+                // Templates want turns by turns.
+                Some(last) if last.role == "user" => last.content.push_str(&format!("\n{content}")),
+                _ => told.push(Message::new("user", content)),
+            }
+        } else {
+            told.push(message);
+        }
+    }
+    if let Some(first) = told.first_mut()
+        && !tools.is_empty()
+    {
+        let lines: Vec<String> = tools.iter().map(Data::to_string).collect();
+        let text = format!(
+            "You may call these functions, given as JSON, a line each:\n{}\nTo call one, answer with\n\
+             <tool_call>\n{{\"name\": NAME, \"arguments\": OBJECT}}\n</tool_call>\nonce for each call; the results follow in \
+             <tool_response>. If none is needed, just answer.\n\n",
+            lines.join("\n")
+        );
+        first.content.insert_str(0, &text);
+    }
+    told
+}
+
+/// A call that a model has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Of the function.
+    pub name: String,
+    /// JSON.
+    pub arguments: String,
+}
+
+impl Call {
+    /// From `{"name": …, "arguments": …}`.
+    fn from_data(data: &Data) -> Option<Self> {
+        let name = data.get("name")?.as_text()?.to_owned();
+        let arguments = data.get("arguments").or_else(|| data.get("parameters"));
+        let arguments = match arguments {
+            None | Some(Data::Null) => "{}".to_owned(),
+            Some(Data::Text(text)) => serde_json::from_str::<Data>(text).ok()?.to_string(),
+            Some(arguments) => arguments.to_string(),
+        };
+        Some(Self { name, arguments })
+    }
+
+    /// The calls in what stands between marks; none if they are not what the model was to write.
+    pub fn read(calls: Calls, text: &str) -> Option<Vec<Self>> {
+        let text = text.trim();
+        if calls == Calls::Marked
+            && let Some(calls) = read_marked(text)
+        {
+            return Some(calls);
+        }
+        let mut read = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Data>();
+            match values.next()?.ok()? {
+                Data::List(items) => {
+                    let items: Option<Vec<Self>> = items.iter().map(Self::from_data).collect();
+                    read.extend(items?);
+                }
+                data => read.push(Self::from_data(&data)?),
+            }
+            rest = rest.get(values.byte_offset()..)?.trim_start_matches([';', ',', ' ', '\n', '\r', '\t']);
+        }
+        (!read.is_empty()).then_some(read)
+    }
+}
+
+/// `name[ARGS]{…}`, with or without `[TOOL_CALLS]` between two of them.
+fn read_marked(text: &str) -> Option<Vec<Call>> {
+    let mut calls = Vec::new();
+    for part in text.split("[TOOL_CALLS]").map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, arguments) = part.split_once("[ARGS]")?;
+        let name = name.split("[CALL_ID]").next()?.trim();
+        let arguments: Data = serde_json::from_str(arguments.trim()).ok()?;
+        calls.push(Call { name: name.to_owned(), arguments: arguments.to_string() });
+    }
+    (!calls.is_empty()).then_some(calls)
+}
