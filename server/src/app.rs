@@ -87,6 +87,7 @@ impl App {
             .route("/v1/models/{id}", get(api::models::one))
             .route("/v1/completions", post(api::completions::handle))
             .route("/v1/chat/completions", post(api::chat::handle))
+            .route("/v1/responses", post(api::responses::handle))
             .route("/tokenize", post(api::tokens::tokenize))
             .route("/detokenize", post(api::tokens::detokenize))
             .route("/metrics", get(api::metrics))

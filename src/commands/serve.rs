@@ -22,7 +22,7 @@ use crate::sessions::KvArgs;
 use crate::{digest, model};
 
 const DETAILS: &str = "\
-A page to chat with is at http://localhost:8080/. Routes: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health, /metrics. They take what OpenAI's take, \
+A page to chat with is at http://localhost:8080/. Routes: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /health, /metrics. They take what OpenAI's take, \
 and the other options of sampling by the names of `unisonic batch`. What a request does not say it has from the command \
 line; without --temperature there, it is 1. An answer says its seed, and is the same whenever it is asked for with that seed, \
 whoever else is served.

@@ -56,7 +56,7 @@ impl Task {
         let params = body::parse::<Params>(bytes)?.check(options, model)?;
         let logprobs = request.logprobs()?;
         let tools = body::parse::<ToolFields>(bytes)?.check()?;
-        let (ids, rules) = prompt(options, model, messages(request.messages)?, &tools)?;
+        let (ids, rules) = prompt("messages", options, model, messages(request.messages)?, &tools)?;
         check_prompt("messages", &ids, model)?;
         let max_tokens = params.max_tokens.or(options.max_tokens);
         let shown = if rules.reasons || rules.calls.is_some() { marks(model) } else { Vec::new() };
@@ -91,14 +91,15 @@ impl Request {
     }
 }
 
-/// Ids of a conversation, and what the answer may have beside its content.
-fn prompt(
+/// Ids of a conversation, and what the answer may have beside its content; `param` is the field that it comes from.
+pub(super) fn prompt(
+    param: &str,
     options: &Options,
     model: &Model,
     messages: Vec<Message>,
     tools: &Tools,
 ) -> Result<(Vec<u32>, Rules), ApiError> {
-    let wrong = |error: &dyn std::fmt::Display| ApiError::field("messages", error);
+    let wrong = |error: &dyn std::fmt::Display| ApiError::field(param, error);
     let template = model.template.as_ref().map_err(|error| wrong(error))?;
     let calls = Calls::of_template(template.source());
     let mut chat = ChatOptions { date: options.date.clone(), ..ChatOptions::default() };
@@ -120,7 +121,7 @@ fn prompt(
 }
 
 /// The marks of parts that are control tokens of the model.
-fn marks(model: &Model) -> Vec<u32> {
+pub(super) fn marks(model: &Model) -> Vec<u32> {
     let id = |mark: &&str| match model.tokenizer.encode(mark, Specials::Parse).ok()?[..] {
         [id] if model.tokenizer.token_kind(id).is_some_and(TokenKind::is_control) => Some(id),
         _ => None,

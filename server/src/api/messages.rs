@@ -51,15 +51,19 @@ impl CallJson {
 
 /// A text, or parts of one; null and nothing are an empty one.
 #[derive(Debug, Default, PartialEq)]
-enum Content {
+pub enum Content {
+    /// Neither.
     #[default]
     None,
+    /// A text.
     Text(String),
+    /// Parts of one.
     Parts(Vec<Part>),
 }
 
+/// A part of a content.
 #[derive(Debug, Deserialize, PartialEq)]
-struct Part {
+pub struct Part {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
@@ -99,7 +103,7 @@ impl<'de> Deserialize<'de> for Content {
 
 impl Content {
     /// The text, parts put together as they are; `name` is the content's place in the request.
-    fn text(self, name: &str) -> Result<String, ApiError> {
+    pub fn text(self, name: &str) -> Result<String, ApiError> {
         match self {
             Self::None => Ok(String::new()),
             Self::Text(text) => Ok(text),

@@ -4,12 +4,14 @@ pub mod answer;
 pub mod chat;
 pub mod completions;
 mod head;
+mod items;
 mod messages;
 pub mod models;
 pub mod page;
 mod params;
 mod parts;
 mod reply;
+pub mod responses;
 pub mod tokens;
 mod tools;
 
@@ -77,6 +79,7 @@ pub fn check_request(options: &Options, model: &Model, bytes: &[u8]) -> Vec<ApiE
     let errors = [
         chat::Task::read(options, model, id(), bytes).err(),
         completions::Task::read(options, model, id(), bytes).err(),
+        responses::Task::read(options, model, id(), bytes).err(),
         body::parse::<tokens::TokenizeRequest>(bytes).err(),
         body::parse::<tokens::DetokenizeRequest>(bytes).err(),
     ];

@@ -57,6 +57,24 @@ pub struct Tools {
 }
 
 impl ToolFields {
+    /// Of `/v1/responses`, where what is in `function` elsewhere is in the tool itself.
+    pub fn flat(
+        tools: Option<Vec<Data>>,
+        tool_choice: Option<Data>,
+        parallel_tool_calls: Option<bool>,
+    ) -> Self {
+        let nest = |tool: Data| match tool {
+            Data::Object(mut members) if members.iter().any(|(name, _)| name == "name") => {
+                let kinds = members.extract_if(.., |(name, _)| name == "type").collect::<Vec<_>>();
+                let function = ("function".to_owned(), Data::Object(members));
+                Data::Object(kinds.into_iter().chain([function]).collect())
+            }
+            other => other,
+        };
+        let tools = tools.map(|tools| tools.into_iter().map(nest).collect());
+        Self { tools, tool_choice, parallel_tool_calls, functions: None }
+    }
+
     /// Checks them.
     pub fn check(self) -> Result<Tools, ApiError> {
         if self.functions.is_some_and(|functions| functions != Data::Null && functions != Data::List(vec![]))

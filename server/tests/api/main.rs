@@ -13,5 +13,6 @@ mod guard;
 mod health;
 mod openai_client;
 mod requests;
+mod responses;
 mod structured;
 mod tokens;

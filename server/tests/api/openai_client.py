@@ -50,6 +50,12 @@ assert streamed.choices[0].message.tool_calls[0].function.arguments == function.
 result = {"role": "tool", "tool_call_id": call.choices[0].message.tool_calls[0].id, "content": "22"}
 client.chat.completions.create(model="tiny", messages=hello + [call.choices[0].message, result], max_tokens=4)
 
+response = client.responses.create(model="tiny", input="Hello", extra_body={"seed": 1}, max_output_tokens=20)
+assert response.output_text == choice.message.content, response
+with client.responses.stream(model="tiny", input="Hello", extra_body={"seed": 1}, max_output_tokens=20) as stream:
+    kinds = [event.type for event in stream]
+assert kinds[0] == "response.created" and kinds[-1] in ("response.completed", "response.incomplete"), kinds
+
 for refused, status in [(dict(temperature=-1), 400), (dict(messages=[]), 400)]:
     try:
         client.chat.completions.create(**{"model": "tiny", "messages": hello, **refused})

@@ -1,0 +1,82 @@
+//! `/v1/responses`.
+
+use serde_json::{Value as Json, json};
+use unisonic_server::Options;
+
+use crate::common::{Server, chat, with, with_words};
+
+const PATH: &str = "/v1/responses";
+
+fn ask(more: Json) -> Json {
+    with(json!({ "input": "Hello", "seed": 1, "max_output_tokens": 20 }), more)
+}
+
+/// The events of a stream, each with its name in its data.
+fn events(stream: &str) -> Vec<Json> {
+    let events = stream.split_terminator("\n\n").filter_map(|event| event.strip_prefix("event: "));
+    let events = events.map(|event| {
+        let (name, data) = event.split_once("\ndata: ").unwrap();
+        let data: Json = serde_json::from_str(data).unwrap();
+        assert_eq!(data["type"], name);
+        data
+    });
+    let events: Vec<Json> = events.collect();
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], number);
+    }
+    events
+}
+
+#[tokio::test]
+async fn a_response_is_the_chats_answer() {
+    let server = Server::new().await;
+    let chat =
+        server.json("/v1/chat/completions", &chat("Hello", json!({ "seed": 1, "max_tokens": 20 }))).await;
+    let content = chat["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    let message = json!([{ "role": "user", "content": [{ "type": "input_text", "text": "Hello" }] }]);
+    for body in [ask(json!({})), ask(json!({ "input": message }))] {
+        let response = server.json(PATH, &body).await;
+        assert_eq!(
+            (&response["object"], response["output"].as_array().unwrap().len()),
+            (&"response".into(), 1)
+        );
+        assert_eq!(response["output"][0]["content"][0]["text"], content);
+        assert_eq!(response["usage"]["output_tokens"], chat["usage"]["completion_tokens"]);
+    }
+    let streamed = server.post(PATH, &ask(json!({ "stream": true }))).await.text;
+    let events = events(&streamed);
+    let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
+    assert_eq!(deltas.map(|event| event["delta"].as_str().unwrap()).collect::<String>(), content);
+    let last = &events.last().unwrap()["response"];
+    assert_eq!(last["output"][0]["content"][0]["text"], content);
+    assert_eq!(
+        last["status"],
+        if chat["choices"][0]["finish_reason"] == "stop" { "completed" } else { "incomplete" }
+    );
+}
+
+#[tokio::test]
+async fn calls_and_results_are_items() {
+    let server = Server::start(Options::default(), with_words("<|python_tag|>")).await;
+    let call = json!({ "type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}" });
+    let result = json!({ "type": "function_call_output", "call_id": "c", "output": "22" });
+    let tools = json!([{ "type": "function", "name": "weather", "parameters": { "type": "object" } }]);
+    let input = json!([{ "role": "user", "content": "Sun?" }, { "type": "reasoning" }, call, result]);
+    server.json(PATH, &ask(json!({ "input": input, "tools": tools, "instructions": "Be brief" }))).await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    let server = Server::new().await;
+    for (more, param) in [
+        (json!({ "input": 5 }), "input"),
+        (json!({ "input": [] }), "input"),
+        (json!({ "input": [{ "content": "a" }] }), "input[0].role"),
+        (json!({ "input": [{ "type": "image" }] }), "input[0].type"),
+        (json!({ "previous_response_id": "resp_1" }), "previous_response_id"),
+        (json!({ "text": { "format": { "type": "json_schema" } } }), "text.format.type"),
+        (json!({ "tools": [{ "type": "web_search" }] }), "tools[0].type"),
+    ] {
+        server.refused(PATH, &ask(more), param).await;
+    }
+}
