@@ -14,7 +14,7 @@ use std::time::Instant;
 use unisonic_core::format::{GgmlType, Metadata, Strings, TensorInfo, Value};
 use unisonic_core::kir::Kernel;
 use unisonic_core::kir::legal::legalize;
-use unisonic_core::launch::{Hardware, Launches, Lower, Shape};
+use unisonic_core::launch::{Hardware, Launches, Lower, Shape, Wanted};
 use unisonic_core::plan::{Limits, MemoryWeights, Plan};
 use unisonic_cuda::ptx;
 use unisonic_planner::launches::Lowering;
@@ -81,7 +81,9 @@ fn build(plan: &Arc<Plan>, rows: u32, hardware: Hardware) -> Launches {
     let limits = Limits { kv_pages: 16, max_rows: rows, max_outputs: rows };
     let lowered =
         Lowering::default().lower(plan.clone(), limits, hardware).expect("the plan's shapes have layouts");
-    lowered.launches(Shape { rows, outputs: rows, groups: 1 }).expect("the shape is within the limits")
+    lowered
+        .launches(Shape { rows, outputs: rows, groups: 1 }, Wanted::Logits)
+        .expect("the shape is within the limits")
 }
 
 fn ptx_of(kernel: &Kernel) -> String {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::Tier;
-use unisonic_core::launch::{Hardware, Launch, Launches, Lower, Lowered, Shape};
+use unisonic_core::launch::{Hardware, Launch, Launches, Lower, Lowered, Shape, Wanted};
 use unisonic_core::numerics::philox::random_word;
 use unisonic_core::plan::{
     Batch, Device, DeviceError, DeviceInfo, LaunchProfile, Limits, Plan, Program, Progress, RangeFlag,
@@ -111,7 +111,7 @@ impl Program for ClockedProgram {
     fn profile(&mut self, batch: &Batch<'_>, repetitions: u32) -> Result<RunProfile, DeviceError> {
         self.timed.fetch_add(u64::from(repetitions > 0), Ordering::Relaxed);
         let shape = Shape { rows: batch.rows() as u32, outputs: batch.outputs.len() as u32, groups: 1 };
-        let launches = self.lowered.launches(shape).unwrap();
+        let launches = self.lowered.launches(shape, Wanted::Logits).unwrap();
         let kernel_ns = kernel_ns(&launches);
         let ns = |launch: &Launch| kernel_ns[launch.kernel as usize];
         let of_launch = |launch: &Launch| LaunchProfile {

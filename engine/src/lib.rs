@@ -40,7 +40,7 @@ pub mod tune;
 pub use digest::{Digest, NotADigest};
 pub use engine::{Clock, DEFAULT_CONTEXT_LEN, Engine, EngineOptions};
 pub use error::EngineError;
-pub use generate::{Completion, GenerateOptions, Greedy, Sample, Stop, generate};
+pub use generate::{Completion, GenerateOptions, Greedy, GreedyTokens, Sample, Stop, generate};
 pub use saved::{SavedSession, SavedSessionError};
 pub use score::{Score, score};
 pub use session::Session;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use unisonic_core::plan::{Batch, PAGE_TOKENS, RangeFlag, RunProfile};
+use unisonic_core::plan::{Batch, PAGE_TOKENS, Picks, RangeFlag, RunProfile};
 
 use crate::kv::{CommonSlots, locked};
-use crate::{Engine, EngineError, Session};
+use crate::{Engine, EngineError, Sample, Session};
 
 /// Tokens that a session gets in a step. Its last page must be its own ([`Engine::own_tail`]).
 pub(crate) struct Part<'a> {
@@ -15,9 +15,49 @@ pub(crate) struct Part<'a> {
     pub first_output: usize,
 }
 
-/// Is handed the logits of a step: index of the part, index into its tokens, and the logits after that token
-/// or why there are none; after an error there is nothing more of that part.
-pub(crate) type Outputs<'a> = dyn FnMut(usize, usize, Result<&[f32], EngineError>) + 'a;
+/// What of a step someone looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The logits of each output row.
+    AtLogits,
+    /// The most likely token of each output row alone; the device may then run the step so many times, each time with
+    /// these tokens after those before. More than once only if each part has a single token, whose session has room for as
+    /// many.
+    AtTokens { runs: u32 },
+}
+
+/// What came of an output row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Output<'a> {
+    Logits(&'a [f32]),
+    /// The most likely token.
+    Token(u32),
+}
+
+impl<'a> Output<'a> {
+    /// The logits; none where only a token is known.
+    pub fn logits(self) -> &'a [f32] {
+        match self {
+            Output::Logits(logits) => logits,
+            Output::Token(_) => &[],
+        }
+    }
+
+    /// What is told of a choice: none where they are not needed, whether or not they are there.
+    pub fn logits_for(self, sampler: &(dyn Sample + '_)) -> &'a [f32] {
+        if sampler.needs_logits() { self.logits() } else { &[] }
+    }
+}
+
+/// Is handed what comes of a step: index of the part, index into its tokens, and what comes after that token
+/// or why there is nothing; after an error there is nothing more of that part. Of a later run the index is beyond the
+/// tokens of the part.
+pub(crate) type Outputs<'a> = dyn FnMut(usize, usize, Result<Output<'_>, EngineError>) + 'a;
+
+/// How long a device may run without the host: others wait so long, and a stream of tokens stands still.
+const RUNS_SECONDS: f64 = 0.02;
+/// Most runs where each token may show what to guess.
+const RUNS_BETWEEN_GUESSES: u32 = 4;
 
 impl Engine {
     /// Appends tokens to a sequence, in chunks, and hands over the logits that follow each token from index
@@ -47,8 +87,8 @@ impl Engine {
                 tokens: &again[start..end],
                 first_output: first_output.saturating_sub(start),
             };
-            self.step(&mut [part], &mut |_, index, logits| match logits {
-                Ok(logits) => sink(start + index - offset, logits),
+            self.step(&mut [part], Look::AtLogits, &mut |_, index, output| match output {
+                Ok(output) => sink(start + index - offset, output.logits()),
                 Err(error) => failed = Err(error),
             })?;
             failed?;
@@ -117,6 +157,13 @@ impl Engine {
         Ok(copied?)
     }
 
+    /// Most runs that a step of so many rows, a sequence each, may take without the host.
+    pub(crate) fn most_runs(&self, rows: usize, guesses: bool) -> u32 {
+        let most = self.program.max_runs(rows).min(if guesses { RUNS_BETWEEN_GUESSES } else { u32::MAX });
+        let in_time = (RUNS_SECONDS / self.costs.seconds(rows)) as u32;
+        most.min(in_time).max(1)
+    }
+
     /// Runs one batch. The sessions have room for their tokens ([`Self::reserve`]); together these are at
     /// most [`Self::chunk_rows`] with at most [`Self::max_outputs`] outputs. The error is of the step as a
     /// whole, and then no session has changed; one of a single row comes to `outputs`, and ends that session
@@ -124,20 +171,23 @@ impl Engine {
     pub(crate) fn step(
         &mut self,
         parts: &mut [Part<'_>],
+        look: Look,
         outputs: &mut Outputs<'_>,
     ) -> Result<(), EngineError> {
         parts.iter_mut().for_each(|part| part.session.pages.publish(&part.session.tokens));
         let rows = Rows::of(parts);
         let page_tables: Vec<&[u32]> = parts.iter().map(|part| part.session.pages.pages()).collect();
         let started = self.clock.as_ref().map(|clock| clock());
-        let flags = self.program.run(&rows.batch(&page_tables))?;
+        let Picks { tokens: picked, flags } = self.run_batch(&rows.batch(&page_tables), look)?;
+        let runs = (picked.len() / rows.outputs.len().max(1)).max(1);
         // Steps of prompts are of another kind: what rows without outputs take says little about decoding.
         if let (Some(clock), Some(started)) = (&self.clock, started)
             && rows.outputs.len() == rows.tokens.len()
         {
-            self.costs.record(rows.tokens.len(), clock().saturating_sub(started).as_secs_f64());
+            let seconds = clock().saturating_sub(started).as_secs_f64();
+            self.costs.record(rows.tokens.len(), seconds / runs as f64);
         }
-        self.rows_run += rows.tokens.len() as u64;
+        self.rows_run += (rows.tokens.len() * runs) as u64;
         for (index, part) in parts.iter_mut().enumerate() {
             let range = rows.parts[index].clone();
             let flag = flags.iter().find(|flag| range.contains(&(flag.row as usize)));
@@ -145,13 +195,35 @@ impl Engine {
             part.session.tokens.extend_from_slice(&part.tokens[..good]);
             for token in part.first_output..good {
                 let output = rows.outputs.partition_point(|&row| (row as usize) < range.start + token);
-                outputs(index, token, Ok(self.program.logits(output)));
+                let found = match picked.get(output) {
+                    Some(&picked) => Output::Token(picked),
+                    None => Output::Logits(self.program.logits(output)),
+                };
+                outputs(index, token, Ok(found));
             }
             if let Some(flag) = flag {
                 outputs(index, good, Err(self.range_error(*flag, rows.positions[flag.row as usize])));
             }
         }
+        // Of later runs: each part has one row, and what came of the run before is its token.
+        for run in 1..runs {
+            let (before, now) = (&picked[(run - 1) * parts.len()..], &picked[run * parts.len()..]);
+            for (index, part) in parts.iter_mut().enumerate() {
+                part.session.tokens.push(before[index]);
+                outputs(index, run, Ok(Output::Token(now[index])));
+            }
+        }
         Ok(())
+    }
+
+    /// Without tokens there are logits.
+    fn run_batch(&mut self, batch: &Batch<'_>, look: Look) -> Result<Picks, EngineError> {
+        if let Look::AtTokens { runs } = look
+            && let Some(picks) = self.program.pick(batch, runs)?
+        {
+            return Ok(picks);
+        }
+        Ok(Picks { tokens: vec![], flags: self.program.run(batch)? })
     }
 
     /// Runs the step in which `tokens` follow a sequence some times, and says what its launches take on the

@@ -129,11 +129,12 @@ impl Machine for InterpreterMachine {
         recording: &mut InterpreterRecording,
         inputs: &[u8],
         tiles: TileCounts,
+        runs: u32,
     ) -> Result<(), MachineError> {
         let InterpreterRecording { work, results } = recording;
         self.upload(&work.inputs.buffer, work.inputs.offset_bytes, inputs)?;
-        for dispatch in &work.dispatches {
-            dispatch.run(tiles)?;
+        for _ in 0..runs.max(1) {
+            work.dispatches.iter().try_for_each(|dispatch| dispatch.run(tiles))?;
         }
         let found: Vec<u8> = work.results.iter().flat_map(|span| span.read(0)).collect();
         *results = found.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();

@@ -43,20 +43,21 @@ pub trait Machine: Send {
     /// Prepares launches.
     fn record(&self, work: &Work<Self>) -> Result<Self::Recording, MachineError>;
 
-    /// Runs a recording once: `inputs` goes to where [`Work::inputs`] says, all launches run, one after the other, then the
-    /// recording has what lies at [`Work::results`].
+    /// Runs a recording: `inputs` goes to where [`Work::inputs`] says, all launches run, one after the other, `runs` times (at
+    /// least once), then the recording has what lies at [`Work::results`].
     fn run_kept(
         &self,
         recording: &mut Self::Recording,
         inputs: &[u8],
         tiles: TileCounts,
+        runs: u32,
     ) -> Result<(), MachineError>;
 
     /// The words of [`Work::results`], one after the other, as the last run left them; they mean nothing after one that
     /// failed.
     fn results(recording: &Self::Recording) -> &[u32];
 
-    /// The same, and copies them.
+    /// Runs it once, and copies the results.
     fn run(
         &self,
         recording: &mut Self::Recording,
@@ -64,7 +65,7 @@ pub trait Machine: Send {
         tiles: TileCounts,
         results: &mut [u8],
     ) -> Result<(), MachineError> {
-        self.run_kept(recording, inputs, tiles)?;
+        self.run_kept(recording, inputs, tiles, 1)?;
         let found: &[u8] = bytemuck::cast_slice(Self::results(recording));
         if found.len() != results.len() {
             let reason = format!("there is room for {} bytes of {}", results.len(), found.len());

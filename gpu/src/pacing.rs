@@ -76,6 +76,12 @@ impl Pacing {
         &self.pieces
     }
 
+    /// Whether a submission may have all launches so many times.
+    pub fn fits(&self, runs: u32, tiles: TileCounts) -> bool {
+        let sum = self.launches.iter().map(|launch| launch.seconds(tiles)).sum::<Option<f64>>();
+        self.pieces.len() == 1 && sum.is_some_and(|sum| sum * f64::from(runs) <= TARGET.as_secs_f64())
+    }
+
     /// Other pieces for a run with so many tiles, where those that there are would take too long or are too many.
     pub fn cut(&self, tiles: TileCounts) -> Option<Vec<Range<usize>>> {
         let seconds = |launch: &Launch| launch.seconds(tiles);

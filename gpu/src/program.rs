@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use unisonic_core::launch::{Checked, Lowered};
+use unisonic_core::launch::{Checked, Lowered, MAX_RUNS, Shape, Wanted};
 use unisonic_core::plan::{
-    Batch, DeviceError, DeviceInfo, Limits, Plan, Program, RangeFlag, Rows, RunProfile,
+    Batch, DeviceError, DeviceInfo, Limits, Picks, Plan, Program, RangeFlag, Rows, RunProfile,
 };
 
 use crate::cost::Costs;
 use crate::machine::Machine;
 use crate::pages::PageLayout;
-use crate::recordings::Recordings;
+use crate::recordings::{Recorded, Recordings};
 use crate::shapes;
 use crate::shared::SharedMachine;
 
@@ -42,6 +42,21 @@ impl<M: Machine> GpuProgram<M> {
         let (info, pages) = (machine.info(), PageLayout::of(&plan, &*lowered));
         Self { plan, info, limits, machine, lowered, recordings, pages, inputs: vec![], outputs: 0 }
     }
+
+    /// Runs a batch that has rows and has been checked; the recording that ran, and its shape.
+    fn run_times(
+        &mut self,
+        batch: &Batch<'_>,
+        runs: u32,
+        wanted: Wanted,
+    ) -> Result<(&Recorded<M>, Shape), DeviceError> {
+        let memory = self.lowered.memory();
+        let shape = shapes::of_batch(batch, runs, memory.largest);
+        let recorded = self.recordings.of_shape(shape, wanted)?;
+        let tiles = recorded.inputs.fill(batch, runs, memory, self.limits.kv_pages, &mut self.inputs);
+        self.machine.call(|machine| machine.run_kept(&mut recorded.recording, &self.inputs, tiles, runs))?;
+        Ok((recorded, shape))
+    }
 }
 
 impl<M: Machine> Program for GpuProgram<M> {
@@ -60,14 +75,44 @@ impl<M: Machine> Program for GpuProgram<M> {
         if batch.rows() == 0 {
             return Ok(vec![]);
         }
-        let memory = self.lowered.memory();
-        let shape = shapes::of_batch(batch, memory.largest);
-        let recorded = self.recordings.of_shape(shape)?;
-        let tiles = recorded.inputs.fill(batch, memory, self.limits.kv_pages, &mut self.inputs);
-        self.machine.call(|machine| machine.run_kept(&mut recorded.recording, &self.inputs, tiles))?;
+        let (recorded, shape) = self.run_times(batch, 1, Wanted::Logits)?;
         let found = &M::results(&recorded.recording)[..recorded.found_len];
+        let flags = range_flags(batch, &recorded.checked, shape.rows as usize, found);
         self.outputs = batch.outputs.len();
-        Ok(range_flags(batch, &recorded.checked, shape.rows as usize, found))
+        Ok(flags)
+    }
+
+    fn pick(&mut self, batch: &Batch<'_>, runs: u32) -> Result<Option<Picks>, DeviceError> {
+        let runs = runs.clamp(1, self.max_runs(batch.rows()));
+        batch.check_runs(runs, self.plan.vocab_len, self.limits)?;
+        self.outputs = 0;
+        if batch.outputs.is_empty() {
+            return Ok(None);
+        }
+        let (recorded, shape) = self.run_times(batch, runs, Wanted::Tokens)?;
+        if !recorded.picks {
+            return Ok(None);
+        }
+        let (found, picked) = M::results(&recorded.recording).split_at(recorded.found_len);
+        let stride = shape.outputs as usize;
+        let (tokens, broken) = picked.split_at(MAX_RUNS as usize * stride);
+        let of_run = |words: &[u32], run: u32| words[run as usize * stride..][..batch.outputs.len()].to_vec();
+        let flags = match runs {
+            1 => range_flags(batch, &recorded.checked, shape.rows as usize, found),
+            // The flags are those of the last run; which step the first run broke, if any, a run of its own says.
+            _ => vec![],
+        };
+        let whole =
+            (0..runs).take_while(|&run| runs == 1 || of_run(broken, run).iter().all(|&flag| flag == 0));
+        let tokens: Vec<u32> = whole.flat_map(|run| of_run(tokens, run)).collect();
+        if tokens.is_empty() {
+            return self.pick(batch, 1);
+        }
+        Ok(Some(Picks { tokens, flags }))
+    }
+
+    fn max_runs(&self, rows: usize) -> u32 {
+        shapes::max_runs(rows)
     }
 
     fn profile(&mut self, batch: &Batch<'_>, repetitions: u32) -> Result<RunProfile, DeviceError> {
@@ -77,9 +122,9 @@ impl<M: Machine> Program for GpuProgram<M> {
             return Ok(RunProfile::default());
         }
         let memory = self.lowered.memory();
-        let shape = shapes::of_batch(batch, memory.largest);
-        let (launches, work) = self.recordings.prepare(shape)?;
-        let tiles = launches.inputs.fill(batch, memory, self.limits.kv_pages, &mut self.inputs);
+        let shape = shapes::of_batch(batch, 1, memory.largest);
+        let (launches, work) = self.recordings.prepare(shape, Wanted::Logits)?;
+        let tiles = launches.inputs.fill(batch, 1, memory, self.limits.kv_pages, &mut self.inputs);
         let times = self.machine.call(|machine| machine.time(&work, &self.inputs, tiles, repetitions))?;
         self.machine.release(work);
         let times = times.ok_or_else(|| DeviceError::NoClock { device: self.info.id.clone() })?;

@@ -8,7 +8,7 @@ use unisonic_core::kir::Kernel;
 use unisonic_core::kir::abi::addressed;
 use unisonic_core::kir::waits::early_objects;
 use unisonic_core::launch::inputs::{InputLayout, TileCounts};
-use unisonic_core::launch::{Area, Checked, Launches, Lowered, Place, Shape};
+use unisonic_core::launch::{Area, Checked, Launches, Lowered, Place, Shape, Wanted};
 use unisonic_core::plan::DeviceError;
 
 use crate::areas::Areas;
@@ -28,7 +28,7 @@ pub(crate) struct Recordings<M: Machine> {
     /// Compiled ones by their text: shapes share most of them.
     kernels: HashMap<String, M::Kernel>,
     /// The one used last is last.
-    kept: Vec<(Shape, Recorded<M>)>,
+    kept: Vec<((Shape, Wanted), Recorded<M>)>,
     on_compile: Arc<OnCompile>,
 }
 
@@ -37,8 +37,10 @@ pub(crate) struct Recorded<M: Machine> {
     pub recording: M::Recording,
     pub inputs: InputLayout,
     pub checked: Vec<Checked>,
-    /// Words that a run gives back: first `found` of [`Launches`], then the logits.
+    /// Words that a run gives back: first `found` of [`Launches`], then the logits, or the tokens and their flags.
     pub found_len: usize,
+    /// Whether tokens come after `found`.
+    pub picks: bool,
 }
 
 impl<M: Machine> Recordings<M> {
@@ -52,8 +54,9 @@ impl<M: Machine> Recordings<M> {
     }
 
     /// The launches for a shape.
-    pub(crate) fn of_shape(&mut self, shape: Shape) -> Result<&mut Recorded<M>, DeviceError> {
-        let recorded = match self.kept.iter().position(|&(kept, _)| kept == shape) {
+    pub(crate) fn of_shape(&mut self, shape: Shape, wanted: Wanted) -> Result<&mut Recorded<M>, DeviceError> {
+        let key = (shape, wanted);
+        let recorded = match self.kept.iter().position(|&(kept, _)| kept == key) {
             Some(at) => self.kept.remove(at).1,
             None => {
                 if self.kept.len() == MAX_RECORDINGS {
@@ -61,10 +64,10 @@ impl<M: Machine> Recordings<M> {
                     tracing::debug!(shape = ?oldest.0, "recording dropped");
                     self.machine.release(oldest);
                 }
-                self.record(shape)?
+                self.record(shape, wanted)?
             }
         };
-        self.kept.push((shape, recorded));
+        self.kept.push((key, recorded));
         let last = self.kept.len() - 1;
         Ok(&mut self.kept[last].1)
     }
@@ -75,12 +78,17 @@ impl<M: Machine> Recordings<M> {
     }
 
     /// The launches for a shape, on device memory.
-    pub(crate) fn prepare(&mut self, shape: Shape) -> Result<(Launches, Work<M>), DeviceError> {
+    pub(crate) fn prepare(
+        &mut self,
+        shape: Shape,
+        wanted: Wanted,
+    ) -> Result<(Launches, Work<M>), DeviceError> {
         let lower_error = |error| DeviceError::Lower { device: self.machine.info().id, error };
-        let launches = self.lowered.launches(shape).map_err(lower_error)?;
+        let launches = self.lowered.launches(shape, wanted).map_err(lower_error)?;
         let kernels = self.kernels(&launches.kernels)?;
         tracing::debug!(
             ?shape,
+            ?wanted,
             launches = launches.launches.len(),
             kernels = kernels.len(),
             compiled = self.kernels.len(),
@@ -91,8 +99,8 @@ impl<M: Machine> Recordings<M> {
         Ok((launches, work))
     }
 
-    fn record(&mut self, shape: Shape) -> Result<Recorded<M>, DeviceError> {
-        let (launches, work) = self.prepare(shape)?;
+    fn record(&mut self, shape: Shape, wanted: Wanted) -> Result<Recorded<M>, DeviceError> {
+        let (launches, work) = self.prepare(shape, wanted)?;
         let recording = self.machine.call(|machine| machine.record(&work))?;
         let words = |span: &Span<M>| (span.len_bytes / 4) as usize;
         Ok(Recorded {
@@ -100,6 +108,7 @@ impl<M: Machine> Recordings<M> {
             inputs: launches.inputs,
             checked: launches.checked,
             found_len: words(&work.results[0]),
+            picks: launches.picked.is_some(),
         })
     }
 
@@ -190,11 +199,12 @@ impl<M: Machine> Recordings<M> {
         });
         let found = self.areas.span(&launches.found);
         let inputs = Place { area: Area::Inputs, offset_bytes: 0, len_bytes: launches.inputs.len_bytes() };
-        let logits = launches.logits.as_ref().map(|place| self.areas.span(place));
+        let picked = launches.picked.iter().flat_map(|picked| [picked.tokens, picked.broken]);
+        let given = launches.logits.into_iter().chain(picked).map(|place| self.areas.span(&place));
         Work {
             dispatches: dispatches.collect(),
             inputs: self.areas.span(&inputs),
-            results: [found].into_iter().chain(logits).collect(),
+            results: [found].into_iter().chain(given).collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which shape of launches serves a batch: few shapes, so that each is recorded once and used often.
 
-use unisonic_core::launch::{GROUP_PAGES, Shape};
+use unisonic_core::launch::{GROUP_PAGES, MAX_RUNS, Shape};
 use unisonic_core::plan::{Batch, PAGE_TOKENS};
 
 /// Positions of a group.
@@ -8,12 +8,19 @@ const GROUP_POSITIONS: u32 = GROUP_PAGES * PAGE_TOKENS;
 /// Up to here the numbers of rows are the powers of two; above there is one more between each two.
 const FINE_ROWS: u32 = 64;
 
+/// Most runs of a batch with so many rows: its rows that fill up stay in the first page.
+pub(crate) fn max_runs(rows: usize) -> u32 {
+    let fits = rows as u32 <= FINE_ROWS;
+    const { assert!(FINE_ROWS / 2 + MAX_RUNS <= PAGE_TOKENS) };
+    if fits { MAX_RUNS } else { 1 }
+}
+
 /// The shape of a batch that has rows and that `largest` holds.
 ///
 /// Rows: 1, 2, 4, ..., 64, 96, 128, 192, 256, 384, ...; fewer than half of them only fill up, and they have positions from 0
 /// on. Outputs: 0 or a power of two, at most as many as rows. Groups: a power of two, as many as the longest sequence needs
-/// and the rows that fill up. None is more than `largest` has.
-pub(crate) fn of_batch(batch: &Batch<'_>, largest: Shape) -> Shape {
+/// and the rows that fill up, in the last of so many runs. None is more than `largest` has.
+pub(crate) fn of_batch(batch: &Batch<'_>, runs: u32, largest: Shape) -> Shape {
     let given = batch.rows() as u32;
     let rows = buckets(given).min(largest.rows);
     let outputs = match batch.outputs.len() as u32 {
@@ -21,7 +28,7 @@ pub(crate) fn of_batch(batch: &Batch<'_>, largest: Shape) -> Shape {
         outputs => outputs.next_power_of_two().min(rows).min(largest.outputs),
     };
     let last_filled = (rows - given).saturating_sub(1);
-    let last = batch.positions.iter().copied().max().unwrap_or(0).max(last_filled);
+    let last = batch.positions.iter().copied().max().unwrap_or(0).max(last_filled) + runs.max(1) - 1;
     let groups = (last / GROUP_POSITIONS + 1).next_power_of_two().min(largest.groups);
     Shape { rows, outputs, groups }
 }
@@ -49,7 +56,7 @@ mod tests {
             page_tables: &[],
             outputs: &ids[..outputs],
         };
-        of_batch(&batch, LARGEST)
+        of_batch(&batch, 1, LARGEST)
     }
 
     #[test]
@@ -93,6 +100,6 @@ mod tests {
             outputs: &[],
         };
         let largest = Shape { rows: 8192, outputs: 1, groups: 64 };
-        assert_eq!(of_batch(&batch, largest), Shape { rows: 6144, outputs: 0, groups: 2 });
+        assert_eq!(of_batch(&batch, 1, largest), Shape { rows: 6144, outputs: 0, groups: 2 });
     }
 }

@@ -16,9 +16,11 @@ use std::sync::Arc;
 use samples::Sample;
 use unisonic_core::format::GgmlType;
 use unisonic_core::format::blocks::BlockFormat;
-use unisonic_core::launch::Hardware;
+use unisonic_core::launch::{Hardware, MAX_RUNS};
+use unisonic_core::numerics::sampling::most_likely;
 use unisonic_core::plan::{
-    Batch, Device, Encoding, FloatSource, Limits, MemoryWeights, Plan, Program, RangeFlag, Weight,
+    Batch, BatchError, Device, DeviceError, Encoding, FloatSource, Limits, MemoryWeights, Picks, Plan,
+    Program, RangeFlag, Weight,
 };
 use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};
 use unisonic_gpu::device::GpuDevice;
@@ -149,6 +151,30 @@ impl Pair {
         expected
     }
 
+    /// A row of each of some sequences, and the most likely tokens after it one after the other without the host.
+    fn picks(&mut self, sequences: &[u32], runs: u32) {
+        self.batches += 1;
+        let what = format!("{}, batch {}", self.name, self.batches);
+        let outputs: Vec<u32> = (0..sequences.len() as u32).collect();
+        let first = vec![5; sequences.len()];
+        let start: Vec<u32> = sequences.iter().map(|&sequence| self.lens[sequence as usize]).collect();
+        let batch =
+            Batch { tokens: &first, positions: &start, sequences, page_tables: &PAGES, outputs: &outputs };
+        let found = self.other.pick(&batch, runs).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut expected = vec![];
+        let mut tokens = first.clone();
+        for run in 0..runs {
+            let positions: Vec<u32> = start.iter().map(|start| start + run).collect();
+            let batch = Batch { tokens: &tokens, positions: &positions, ..batch };
+            assert_eq!(self.oracle.run(&batch).unwrap(), []);
+            let best = |output: usize| most_likely(self.oracle.logits(output)).unwrap();
+            tokens = (0..sequences.len()).map(best).collect();
+            expected.extend_from_slice(&tokens);
+        }
+        assert_eq!(found, Some(Picks { tokens: expected, flags: vec![] }), "{what}");
+        sequences.iter().for_each(|&sequence| self.lens[sequence as usize] += runs);
+    }
+
     /// Rows of random tokens, which nothing flags.
     fn rows(&mut self, sequences: &[u32], outputs: &[u32]) {
         let rows: Vec<_> = sequences.iter().map(|&sequence| (sequence, None)).collect();
@@ -171,6 +197,10 @@ fn equal_batches(mut pair: Pair) {
     pair.rows(&[1, 1, 0, 2, 1], &[1, 3, 4]);
     pair.rows(&[2, 0, 1], &[2]);
     pair.rows(&[1], &[]);
+    pair.picks(&[0], 3);
+    // A row and an output that fill up.
+    pair.picks(&[2, 0, 1], 2);
+    pair.rows(&[0, 1, 2], &[0, 1, 2]);
 }
 
 /// A test for each architecture, so that they run side by side.
@@ -261,6 +291,35 @@ fn a_sequence_of_two_pages() {
     pair.rows(&[0, 1], &[0, 1]);
 }
 
+/// Tokens that are picked in the second page, after the first of which in the first; and rows of one sequence.
+#[test]
+fn picking_goes_on_in_the_next_page() {
+    let plan = samples::llama().plan();
+    let weights = weights(&plan);
+    let mut pair = Pair::load("llama", plan, &weights, Hardware::SM_86);
+    pair.rows(&[0; 62], &[]);
+    pair.picks(&[0, 1], MAX_RUNS);
+    pair.rows(&[0], &[0]);
+    let [tokens, positions, sequences] = [vec![3, 1, 4], vec![79, 80, 81], vec![0; 3]];
+    let batch = Batch {
+        tokens: &tokens,
+        positions: &positions,
+        sequences: &sequences,
+        page_tables: &PAGES,
+        outputs: &[0, 2],
+    };
+    assert!(matches!(pair.other.pick(&batch, 2), Err(DeviceError::Batch(BatchError::RunsOn { .. }))));
+    pair.oracle.run(&batch).unwrap();
+    let expected = [0, 1].map(|output| most_likely(pair.oracle.logits(output)).unwrap()).to_vec();
+    let found = pair.other.pick(&batch, 1).unwrap();
+    assert_eq!(found, Some(Picks { tokens: expected, flags: vec![] }));
+    // Past the pages of the sequence.
+    let batch =
+        Batch { tokens: &[3], positions: &[126], sequences: &[0], page_tables: &PAGES, outputs: &[0] };
+    assert!(matches!(pair.other.pick(&batch, 3), Err(DeviceError::Batch(BatchError::NoPage { .. }))));
+    assert!(pair.other.pick(&batch, 2).unwrap().is_some());
+}
+
 /// Writes values over those of a tensor.
 fn put(weights: &mut MemoryWeights, tensor: &str, offset_bytes: usize, bytes: &[u8]) {
     weights.0.get_mut(tensor).unwrap()[offset_bytes..][..bytes.len()].copy_from_slice(bytes);
@@ -286,6 +345,34 @@ fn rows_out_of_range_leave_their_neighbours_alone() {
         assert_eq!(rows, [1, 3]);
         pair.rows(&[0], &[0]);
     }
+}
+
+/// Token 0 is too large, and as all logits are equal it is always the most likely.
+#[test]
+fn picking_ends_before_a_row_out_of_range() {
+    let plan = samples::llama().plan();
+    let mut weights = weights(&plan);
+    for token in 1..samples::VOCAB as usize {
+        put(&mut weights, "token_embd.weight", token * 512, &[0; 2]);
+    }
+    let mut one_hot = [0; 512];
+    one_hot[1] = 0x3C;
+    put(&mut weights, "token_embd.weight", 0, &one_hot);
+    put(&mut weights, "blk.0.attn_norm.weight", 0, &TWO_TO_THE_60.to_le_bytes());
+    weights.0.get_mut("output.weight").unwrap().fill(0);
+    let mut pair = Pair::load("token 0 too large", plan, &weights, Hardware::SM_86);
+    let batch = |tokens, positions| Batch {
+        tokens,
+        positions,
+        sequences: &[0, 1],
+        page_tables: &PAGES,
+        outputs: &[0, 1],
+    };
+    let found = pair.other.pick(&batch(&[3, 4], &[0, 0]), 4).unwrap();
+    assert_eq!(found, Some(Picks { tokens: vec![0, 0], flags: vec![] }));
+    let found = pair.other.pick(&batch(&[3, 0], &[1, 1]), 4).unwrap().unwrap();
+    let rows: Vec<u32> = found.flags.iter().map(|flag| flag.row).collect();
+    assert_eq!((found.tokens[0], rows), (0, vec![1]));
 }
 
 /// Only output rows reach the head.

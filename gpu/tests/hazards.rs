@@ -10,7 +10,7 @@ mod samples;
 use std::sync::Arc;
 
 use unisonic_core::kir::abi::addressed;
-use unisonic_core::launch::{Area, Hardware, Launches, Lower, Shape};
+use unisonic_core::launch::{Area, Hardware, Launches, Lower, Shape, Wanted};
 use unisonic_core::plan::{Limits, Plan};
 use unisonic_gpu::hazards::{Access, Hazards};
 use unisonic_planner::launches::{LaunchPasses, Lowering};
@@ -56,7 +56,7 @@ fn products_of_one_input_run_side_by_side() {
         let passes = LaunchPasses { join: false, ..LaunchPasses::default() };
         let lowering = Lowering { passes, ..Lowering::default() };
         let lowered = lowering.lower(plan.clone(), limits, Hardware::SM_86).unwrap();
-        let launches = lowered.launches(Shape { rows: 1, outputs: 1, groups: 1 }).unwrap();
+        let launches = lowered.launches(Shape { rows: 1, outputs: 1, groups: 1 }, Wanted::Logits).unwrap();
         let groups = groups(&plan, &launches);
         let together = |labels: &[&str]| {
             groups.iter().any(|group| labels.iter().all(|label| group.iter().any(|step| step == label)))

@@ -15,7 +15,9 @@ use unisonic_engine::constraint::ConstrainedAnswer;
 use unisonic_engine::draft::Drafter;
 use unisonic_engine::sampling::{Logprobs, MAX_TOP_LOGPROBS, Sampler, TokenLogprob, logprobs};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Specials, Tokenizer};
-use unisonic_engine::{Completion, Engine, GenerateOptions, Sample, SavedSession, Session, Stop, generate};
+use unisonic_engine::{
+    Completion, Engine, GenerateOptions, GreedyTokens, Sample, SavedSession, Session, Stop, generate,
+};
 
 use crate::cli::{FileArg, IdsArgs, LoadArgs};
 use crate::constraint::ConstraintArgs;
@@ -151,7 +153,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Some(saved) if !args.sampling.is_given() => saved.sampler().clone(),
         _ => args.sampling.options(),
     };
-    let sampler = constraint::sampler(Sampler::new(&options, engine.plan().vocab_len)?, grammar);
+    let looks_at_logits = args.logits_digest || args.logprobs.is_some() || args.receipt.is_some();
+    let sampler = Sampler::new(&options, engine.plan().vocab_len)?;
+    let sampler = match grammar {
+        None if sampler.is_greedy() && !looks_at_logits => Box::new(GreedyTokens),
+        grammar => constraint::sampler(sampler, grammar),
+    };
     let drafter = args.speculation.drafter(&file, &args.load, &engine)?;
     let mut session = session(args, &mut engine, saved.as_ref(), &prompt)?;
     let known = session.tokens().len();

@@ -151,8 +151,9 @@ impl Machine for CudaMachine {
         recording: &mut Recording,
         inputs: &[u8],
         tiles: TileCounts,
+        runs: u32,
     ) -> Result<(), MachineError> {
-        recording.run(inputs, tiles)
+        recording.run(inputs, tiles, runs)
     }
 
     fn results(recording: &Recording) -> &[u32] {

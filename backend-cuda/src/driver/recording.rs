@@ -1,7 +1,8 @@
 //! Launches that run again and again with other inputs.
 //!
 //! Where no size depends on the run, everything is one graph: inputs to the device, launches one after the other, results
-//! to the host. Otherwise the same is put into the stream piece by piece in each run, which costs some microseconds a launch.
+//! to the host; and the launches are one, for runs that go on from what they left behind. Otherwise the same is put into the
+//! stream piece by piece in each run, which costs some microseconds a launch.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,8 +19,10 @@ use super::stream::{Event, Stream};
 
 /// A recording of a [`CudaMachine`].
 pub struct Recording {
-    /// Before what it refers to, so that it is dropped first.
+    /// Before what they refer to, so that they are dropped first.
     graph: Option<Graph>,
+    /// The launches alone, once they have had to run more than once.
+    launches: Option<Graph>,
     work: Recorded,
     /// Whether the last run has ended well.
     has_results: bool,
@@ -130,8 +133,13 @@ impl Recording {
             begins_early,
         };
         // What is in the stream, such as uploads, would not be part of the capture, and need not be waited for.
-        let graph = if work.is_fixed() { work.graph()? } else { None };
-        Ok(Self { graph, work, has_results: false })
+        let graph = if work.is_fixed() {
+            // SAFETY: `Recording` holds the graph and all of this, and drops the graph first.
+            work.graph(|| unsafe { work.enqueue(TileCounts::default()) })?
+        } else {
+            None
+        };
+        Ok(Self { graph, launches: None, work, has_results: false })
     }
 
     /// Nanoseconds from the first event to each, in the last run.
@@ -142,8 +150,8 @@ impl Recording {
     }
 
     /// As [`unisonic_gpu::machine::Machine::run_kept`].
-    pub fn run(&mut self, inputs: &[u8], tiles: TileCounts) -> Result<(), MachineError> {
-        let Self { graph, work, has_results } = self;
+    pub fn run(&mut self, inputs: &[u8], tiles: TileCounts, runs: u32) -> Result<(), MachineError> {
+        let Self { graph, launches, work, has_results } = self;
         *has_results = false;
         work.stream.context().enter()?;
         let (found, expected) = (inputs.len(), work.inputs.len_bytes());
@@ -153,11 +161,15 @@ impl Recording {
         }
         // SAFETY: each run waits for its end, so no copy is under way.
         unsafe { work.inputs.bytes_mut() }.copy_from_slice(inputs);
+        if runs > 1 && graph.is_some() && launches.is_none() {
+            // SAFETY: `self` holds the graph and all of this, and drops the graph first.
+            *launches = work.graph(|| unsafe { work.enqueue_launches(TileCounts::default()) })?;
+        }
         let launched = match graph {
             // SAFETY: it is waited for below, and `self` holds all that it touches meanwhile.
-            Some(graph) => unsafe { graph.launch(&work.stream) },
+            Some(graph) if runs <= 1 => unsafe { graph.launch(&work.stream) },
             // SAFETY: as above.
-            None => unsafe { work.enqueue(tiles) },
+            _ => unsafe { work.enqueue_runs(tiles, runs, launches.as_ref()) },
         };
         // If a launch failed too: those before it are under way.
         work.stream.synchronize().and(launched)?;
@@ -181,14 +193,14 @@ impl Recorded {
         self.launches.iter().all(Launch::is_fixed)
     }
 
-    /// The graph; none if the driver does not make one and nothing else is wrong: the launches then run one by one.
-    fn graph(&self) -> Result<Option<Graph>, MachineError> {
-        // SAFETY: `Recording` holds the graph and all of this, and drops the graph first.
-        match Graph::capture(&self.stream, || unsafe { self.enqueue(TileCounts::default()) }) {
+    /// A graph of what `enqueue` puts into the stream; none if the driver does not make one and nothing else is wrong: the
+    /// launches then run one by one.
+    fn graph(&self, enqueue: impl Fn() -> Result<(), MachineError>) -> Result<Option<Graph>, MachineError> {
+        match Graph::capture(&self.stream, &enqueue) {
             Ok(graph) => Ok(Some(graph)),
             Err(MachineError::Driver { call, reason }) if self.begins_early.replace(false) => {
                 tracing::debug!("launches wait for the end of those before them: {call} failed: {reason}");
-                self.graph()
+                self.graph(enqueue)
             }
             Err(MachineError::Driver { call, reason }) => {
                 tracing::warn!("launches run one by one, which is slower: {call} failed: {reason}");
@@ -203,11 +215,48 @@ impl Recorded {
     /// # Safety
     /// This lives, and its pinned memory is left alone, until the stream, or the graph that is captured from it, is done.
     unsafe fn enqueue(&self, tiles: TileCounts) -> Result<(), MachineError> {
-        let Self { stream, inputs, input, launches, results, copies, stamps, .. } = self;
+        // SAFETY: as the caller says.
+        unsafe { self.enqueue_runs(tiles, 1, None) }
+    }
+
+    /// The same with the launches some times, at least once, from a graph where there is one.
+    ///
+    /// # Safety
+    /// As of [`Self::enqueue`]; the graph is of these launches.
+    unsafe fn enqueue_runs(
+        &self,
+        tiles: TileCounts,
+        runs: u32,
+        graph: Option<&Graph>,
+    ) -> Result<(), MachineError> {
+        let Self { stream, inputs, input, results, copies, .. } = self;
         if input.len_bytes > 0 {
             // SAFETY: the buffer has that length and is held; the caller vouches for the rest.
             unsafe { stream.copy_to_device(input.address, inputs, input.len_bytes) }?;
         }
+        for _ in 0..runs.max(1) {
+            match graph {
+                // SAFETY: as the caller says.
+                Some(graph) => unsafe { graph.launch(stream) },
+                // SAFETY: as the caller says.
+                None => unsafe { self.enqueue_launches(tiles) },
+            }?;
+        }
+        let mut offset_bytes = 0;
+        for copy in copies.iter().filter(|copy| copy.len_bytes > 0) {
+            // SAFETY: the buffer has that length and is held; the caller vouches for the rest.
+            unsafe { stream.copy_to_host(results, offset_bytes, copy.address, copy.len_bytes) }?;
+            offset_bytes += copy.len_bytes;
+        }
+        Ok(())
+    }
+
+    /// Puts the launches into the stream.
+    ///
+    /// # Safety
+    /// As of [`Self::enqueue`].
+    unsafe fn enqueue_launches(&self, tiles: TileCounts) -> Result<(), MachineError> {
+        let Self { stream, launches, stamps, .. } = self;
         // What a launch that begins early comes after is a launch, and not an event or a copy.
         let mut is_after_launch = false;
         let stamp = |events: &[Event]| events.iter().try_for_each(|event| event.stamp(stream));
@@ -219,12 +268,6 @@ impl Recorded {
             let after = stamps.after(number, launches.len());
             stamp(after)?;
             is_after_launch &= after.is_empty();
-        }
-        let mut offset_bytes = 0;
-        for copy in copies.iter().filter(|copy| copy.len_bytes > 0) {
-            // SAFETY: the buffer has that length and is held; the caller vouches for the rest.
-            unsafe { stream.copy_to_host(results, offset_bytes, copy.address, copy.len_bytes) }?;
-            offset_bytes += copy.len_bytes;
         }
         Ok(())
     }

@@ -32,8 +32,8 @@ pub fn time(
     let mut times = vec![];
     // The first one warms up.
     for _ in 0..=repetitions {
-        whole.run(inputs, tiles)?;
-        each.run(inputs, tiles)?;
+        whole.run(inputs, tiles, 1)?;
+        each.run(inputs, tiles, 1)?;
         let whole_ns = whole.stamps_ns()?.last().copied().unwrap_or(0);
         times.push(Times::of_stamps(whole_ns, &each.stamps_ns()?));
     }

@@ -224,8 +224,9 @@ impl Machine for VulkanMachine {
         recording: &mut Recording,
         inputs: &[u8],
         tiles: TileCounts,
+        runs: u32,
     ) -> Result<(), MachineError> {
-        recording.run(&self.device, inputs, tiles)
+        recording.run(&self.device, inputs, tiles, runs)
     }
 
     fn results(recording: &Recording) -> &[u32] {

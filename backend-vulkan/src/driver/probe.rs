@@ -34,6 +34,6 @@ pub fn matrix_order(
         results: vec![span(len_bytes)],
     };
     let mut recording = Recording::new(device, uploader, &work)?;
-    recording.run(device, &[], TileCounts::default())?;
+    recording.run(device, &[], TileCounts::default(), 1)?;
     Ok(matrix_probe::read(bytemuck::cast_slice(recording.results())))
 }

@@ -28,10 +28,21 @@ use super::upload::Uploader;
 type MachineDispatch = Dispatch<VulkanMachine>;
 type MachineSpan = Span<VulkanMachine>;
 
+/// What a run begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// The copy of the inputs.
+    WithInputs,
+    /// What the run before it, in the same queue, left as inputs.
+    Again,
+}
+
 /// Launches that can be run again and again.
 pub struct Recording {
     /// Goes first: waits until nothing runs.
     pub(super) submissions: Submissions,
+    /// For runs after another, once there was one.
+    pub(super) again: Option<Submissions>,
     /// Inputs, then workgroups of launches per tile.
     pub(super) staging: Option<Mapped>,
     pub(super) readback: Option<Mapped>,
@@ -99,6 +110,7 @@ impl Recording {
         let pacing = Pacing::new(work.dispatches.iter().map(|dispatch| dispatch.workgroups));
         let recording = Self {
             submissions: Submissions::new(device, pacing.pieces().len())?,
+            again: None,
             staging,
             readback,
             inputs_len,
@@ -117,7 +129,8 @@ impl Recording {
             barriers = recording.waits.iter().filter(|&&waits| waits).count(),
             "recorded"
         );
-        recording.record(device, &recording.submissions, recording.pacing.pieces())?;
+        let pieces = recording.pacing.pieces();
+        recording.record(device, &recording.submissions, pieces, Begin::WithInputs)?;
         Ok(recording)
     }
 
@@ -127,11 +140,12 @@ impl Recording {
         device: &Device,
         submissions: &Submissions,
         pieces: &[Range<usize>],
+        begin: Begin,
     ) -> Result<(), MachineError> {
         let recorder = Recorder { device, recording: self };
         for (number, piece) in pieces.iter().enumerate() {
-            let is_last = number + 1 == pieces.len();
-            recorder.piece(submissions.commands(number), piece, number == 0, is_last)?;
+            let (first, is_last) = ((number == 0).then_some(begin), number + 1 == pieces.len());
+            recorder.piece(submissions.commands(number), piece, first, is_last)?;
         }
         Ok(())
     }
@@ -221,17 +235,23 @@ impl Recorder<'_> {
         &self,
         commands: vk::CommandBuffer,
         dispatches: &Range<usize>,
-        is_first: bool,
+        first: Option<Begin>,
         is_last: bool,
     ) -> Result<(), MachineError> {
         let (raw, health) = (&self.device.raw, &self.device.health);
         // SAFETY: it does not run yet; the command buffer is recorded once, here, from beginning to end, of things that the
         // recording holds or is, and that `check` has found to be of this device and long enough.
         unsafe {
-            let begin = vk::CommandBufferBeginInfo::default();
+            // Later runs may all be in one submission.
+            let begin =
+                vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::SIMULTANEOUS_USE);
             health.of("vkBeginCommandBuffer", raw.begin_command_buffer(commands, &begin))?;
-            if is_first {
-                self.copy_inputs(commands);
+            match first {
+                Some(Begin::WithInputs) => self.copy_inputs(commands),
+                Some(Begin::Again) => self.barrier_between_runs(commands),
+                None => (),
+            }
+            if first.is_some() {
                 self.recording.stamps.iter().for_each(|stamps| stamps.begin(commands));
             }
             let mut bound = vk::Pipeline::null();
@@ -276,6 +296,14 @@ impl Recorder<'_> {
                 to,
             )
         };
+    }
+
+    /// After a run, whose results have been copied.
+    unsafe fn barrier_between_runs(&self, commands: vk::CommandBuffer) {
+        let from = (KERNELS | vk::PipelineStageFlags::TRANSFER, vk::AccessFlags::SHADER_WRITE);
+        let to = (KERNELS, vk::AccessFlags::SHADER_READ | vk::AccessFlags::SHADER_WRITE);
+        // SAFETY: as in `piece`.
+        unsafe { barrier(self.device, commands, from, to) };
     }
 
     unsafe fn barrier_between(&self, commands: vk::CommandBuffer) {

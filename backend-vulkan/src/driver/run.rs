@@ -14,12 +14,12 @@ use super::constants::commands;
 use super::device::Device;
 use super::enumerate::DeviceKind;
 use super::error::misuse;
-use super::record::Recording;
+use super::record::{Begin, Recording};
 
 /// How long at most the fence is asked again and again.
 const MOST_POLLING: Duration = Duration::from_millis(1);
 
-/// Command buffers that are submitted one at a time, and the fence at the end of the one that runs.
+/// Command buffers, and the fence at the end of what runs.
 pub struct Submissions {
     device: Arc<Device>,
     pool: vk::CommandPool,
@@ -56,18 +56,17 @@ impl Submissions {
         self.commands[number]
     }
 
-    /// Submits one, and does not wait. If that fails, nothing runs any more.
-    pub fn submit(&mut self, number: usize) -> Result<(), MachineError> {
+    /// Submits command buffers, these or others of the device, and does not wait. If that fails, nothing runs any more.
+    pub fn submit(&mut self, commands: &[vk::CommandBuffer]) -> Result<(), MachineError> {
         self.device.health.check("vkQueueSubmit")?;
         // SAFETY: what was submitted with the fence has ended (`wait`).
         let reset = unsafe { self.device.raw.reset_fences(&[self.fence]) };
         self.device.health.of("vkResetFences", reset)?;
-        self.submit_to_queue(number).inspect_err(|_| self.settle())
+        self.submit_to_queue(commands).inspect_err(|_| self.settle())
     }
 
-    fn submit_to_queue(&self, number: usize) -> Result<(), MachineError> {
-        let commands = [self.commands[number]];
-        let submits = [vk::SubmitInfo::default().command_buffers(&commands)];
+    fn submit_to_queue(&self, commands: &[vk::CommandBuffer]) -> Result<(), MachineError> {
+        let submits = [vk::SubmitInfo::default().command_buffers(commands)];
         let mut queue = self.device.queue.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut queue.left {
             Some(0) => {
@@ -76,7 +75,8 @@ impl Submissions {
             Some(left) => *left -= 1,
             None => (),
         }
-        // SAFETY: the command buffers are recorded and do not run; what they use is held by who has them; the queue is locked.
+        // SAFETY: the command buffers are recorded, and do not run or may do so more than once at a time; what they use is held
+        // by who has them; the queue is locked.
         let submitted = unsafe { self.device.raw.queue_submit(queue.raw, &submits, self.fence) };
         self.device.health.of("vkQueueSubmit", submitted)
     }
@@ -159,6 +159,7 @@ impl Recording {
         device: &Arc<Device>,
         inputs: &[u8],
         tiles: TileCounts,
+        runs: u32,
     ) -> Result<(), MachineError> {
         if !self.submissions.is_of(device) {
             return Err(misuse("running", "it was recorded for another device".to_owned()));
@@ -179,13 +180,10 @@ impl Recording {
             staging.write(0, inputs);
             staging.write(inputs.len(), &commands);
         }
-        for number in 0..self.pacing.pieces().len() {
-            let began = Instant::now();
-            self.submissions.submit(number)?;
-            self.submissions.wait()?;
-            let launches = self.pacing.pieces()[number].len();
-            let took = device.count_submission(launches, began.elapsed());
-            self.pacing.took(number, tiles, took);
+        if runs > 1 && self.pacing.fits(runs, tiles) {
+            self.run_together(device, tiles, runs)?;
+        } else {
+            (0..runs.max(1)).try_for_each(|run| self.run_once(device, tiles, run > 0))?;
         }
         if let Some(readback) = self.readback.as_ref().filter(|readback| !readback.is_cached()) {
             readback.read(bytemuck::cast_slice_mut(&mut self.results));
@@ -194,12 +192,74 @@ impl Recording {
         Ok(())
     }
 
+    /// A run by itself; where it comes after another, with what that left as inputs.
+    fn run_once(
+        &mut self,
+        device: &Arc<Device>,
+        tiles: TileCounts,
+        is_again: bool,
+    ) -> Result<(), MachineError> {
+        for number in 0..self.pacing.pieces().len() {
+            let commands = match is_again {
+                true => self.again(device)?.commands(number),
+                false => self.submissions.commands(number),
+            };
+            let launches = self.pacing.pieces()[number].len();
+            let took = self.submit(device, &[commands], launches)?;
+            self.pacing.took(number, tiles, took);
+        }
+        Ok(())
+    }
+
+    /// Runs that fit into one submission.
+    fn run_together(
+        &mut self,
+        device: &Arc<Device>,
+        tiles: TileCounts,
+        runs: u32,
+    ) -> Result<(), MachineError> {
+        let again = self.again(device)?.commands(0);
+        let later = std::iter::repeat_n(again, runs as usize - 1);
+        let commands: Vec<_> = [self.submissions.commands(0)].into_iter().chain(later).collect();
+        let launches = self.pacing.pieces()[0].len() * runs as usize;
+        let took = self.submit(device, &commands, launches)?;
+        self.pacing.took(0, tiles, took / runs);
+        Ok(())
+    }
+
+    /// Submits so many launches and waits for them; how long they took.
+    fn submit(
+        &mut self,
+        device: &Arc<Device>,
+        commands: &[vk::CommandBuffer],
+        launches: usize,
+    ) -> Result<Duration, MachineError> {
+        let began = Instant::now();
+        self.submissions.submit(commands)?;
+        self.submissions.wait()?;
+        Ok(device.count_submission(launches, began.elapsed()))
+    }
+
+    /// The command buffers of a run after another.
+    fn again(&mut self, device: &Arc<Device>) -> Result<&Submissions, MachineError> {
+        let again = match self.again.take() {
+            Some(again) => again,
+            None => {
+                let pieces = self.pacing.pieces();
+                let again = Submissions::new(device, pieces.len())?;
+                self.record(device, &again, pieces, Begin::Again)?;
+                again
+            }
+        };
+        Ok(self.again.insert(again))
+    }
+
     /// Records anew where launches are to be shared out otherwise.
     fn cut(&mut self, device: &Arc<Device>, tiles: TileCounts) -> Result<(), MachineError> {
         let Some(pieces) = self.pacing.cut(tiles) else { return Ok(()) };
         let submissions = Submissions::new(device, pieces.len())?;
-        self.record(device, &submissions, &pieces)?;
-        self.submissions = submissions;
+        self.record(device, &submissions, &pieces, Begin::WithInputs)?;
+        (self.submissions, self.again) = (submissions, None);
         tracing::debug!(submissions = pieces.len(), "recorded");
         self.pacing.set(pieces);
         Ok(())

@@ -120,7 +120,7 @@ pub fn time(
         return Ok(Some(vec![Times::default(); repetitions as usize]));
     }
     let run = |recording: &mut Recording| {
-        recording.run(device, inputs, tiles)?;
+        recording.run(device, inputs, tiles, 1)?;
         recording.stamps.as_ref().map_or(Ok(vec![]), Stamps::read_ns)
     };
     let mut times = vec![];

@@ -100,7 +100,7 @@ impl Slot {
             );
             device.health.of("vkEndCommandBuffer", raw.end_command_buffer(commands))?;
         }
-        self.submissions.submit(0)?;
+        self.submissions.submit(&[self.submissions.commands(0)])?;
         self.to = Some(to.clone());
         Ok(())
     }

@@ -8,8 +8,12 @@
 //! | tiles | 2·rows | first row and number of rows of each [`Tile`] |
 //! | outputs | outputs | rows whose logits are wanted |
 //! | pages | rows·pages a sequence | page numbers of each sequence |
+//! | runs | outputs | 0: how many runs have gone before this one with the same block |
 //!
 //! The first four are there twice: for all rows, and for the output rows alone, for steps that compute only those.
+//!
+//! **Running on.** Where output row `i` is row `i` and each row has a sequence of its own, launches for
+//! [`Wanted::Tokens`](super::Wanted) leave the block of the next run behind: the token that they picked, the position after.
 //!
 //! **Filling up.** Rows that the batch does not have are token 0 at positions 0, 1, ... of a sequence of their own, in pages
 //! behind those of the batch: they write what nobody reads, and no two the same slot. Output rows that it does not have
@@ -36,11 +40,13 @@ pub enum Input {
     Outputs,
     /// Page numbers.
     Pages,
+    /// Runs before this one.
+    Runs,
 }
 
 impl Input {
     /// In the order of the block.
-    pub const ALL: [Input; 10] = [
+    pub const ALL: [Input; 11] = [
         Input::Tokens(Rows::All),
         Input::Positions(Rows::All),
         Input::Sequences(Rows::All),
@@ -51,6 +57,7 @@ impl Input {
         Input::Tiles(Rows::Outputs),
         Input::Outputs,
         Input::Pages,
+        Input::Runs,
     ];
 }
 
@@ -98,7 +105,7 @@ impl InputLayout {
         match input {
             Input::Tokens(of) | Input::Positions(of) | Input::Sequences(of) => shape.count(of),
             Input::Tiles(of) => 2 * shape.count(of),
-            Input::Outputs => shape.outputs,
+            Input::Outputs | Input::Runs => shape.outputs,
             Input::Pages => shape.rows * shape.pages_a_sequence(),
         }
     }
@@ -118,18 +125,20 @@ impl InputLayout {
         (4 * u64::from(self.len(input))).next_multiple_of(ALIGN_BYTES)
     }
 
-    /// The block of a batch that fits the shape and has been checked, and how many tiles it has. `bytes` is replaced.
+    /// The block of a batch that fits the shape and has been checked for `runs`, and how many tiles it has. `bytes` is
+    /// replaced.
     ///
     /// # Panics
     /// If the batch does not fit: a bug of the caller.
     pub fn fill(
         &self,
         batch: &Batch<'_>,
+        runs: u32,
         memory: &Memory,
         limit_pages: u32,
         bytes: &mut Vec<u8>,
     ) -> TileCounts {
-        let filled = Filled::new(self.shape, batch, memory, limit_pages);
+        let filled = Filled::new(self.shape, batch, runs, memory, limit_pages);
         let of_outputs = filled.outputs();
         let tiles = [&filled, &of_outputs].map(|filled| self.tiles(filled));
         let [all_tiles, output_tiles] =
@@ -146,6 +155,8 @@ impl InputLayout {
                 Input::Tiles(Rows::Outputs) => &output_tiles,
                 Input::Outputs => &filled.outputs,
                 Input::Pages => &filled.pages,
+                // The block is full of zeros.
+                Input::Runs => &vec![],
             };
             assert!(words.len() <= self.len(input) as usize, "{input:?}");
             let start = self.offset_bytes(input) as usize;
@@ -198,7 +209,8 @@ impl Filled {
         }
     }
 
-    fn new(shape: Shape, batch: &Batch<'_>, memory: &Memory, limit_pages: u32) -> Self {
+    fn new(shape: Shape, batch: &Batch<'_>, runs: u32, memory: &Memory, limit_pages: u32) -> Self {
+        let last = runs.max(1) - 1;
         let missing = shape.rows - batch.rows() as u32;
         let stride = shape.pages_a_sequence() as usize;
         // Only sequences that have rows have a list, in the order of their first row; and how much of it is there.
@@ -210,7 +222,7 @@ impl Filled {
                 pages.resize((lists + 1) * stride, 0);
                 (lists, 0)
             });
-            let needed = position_page(position) + 1;
+            let needed = position_page(position + last) + 1;
             if *len < needed {
                 let to = &mut pages[*list * stride..][..stride];
                 to[*len..needed].copy_from_slice(&batch.page_tables[sequence as usize][*len..needed]);
@@ -219,7 +231,8 @@ impl Filled {
             sequences.push(*list as u32);
         }
         if missing > 0 {
-            let needed = position_page(missing - 1) + 1;
+            // Those that repeat output row 0 run on with it.
+            let needed = position_page(missing - 1 + last) + 1;
             let spare = memory.pages - limit_pages;
             assert!(needed <= stride.min(spare as usize), "{needed} pages for rows that only fill up");
             pages.extend((limit_pages..memory.pages).take(needed));

@@ -29,7 +29,7 @@ const BATCH: Batch<'static> = Batch {
 fn fill(layout: InputLayout, batch: &Batch<'_>, pages: u32) -> (TileCounts, Vec<u8>) {
     // What a run before left there.
     let mut bytes = vec![0xEE; 7];
-    let tiles = layout.fill(batch, &memory(pages), LIMIT_PAGES, &mut bytes);
+    let tiles = layout.fill(batch, 1, &memory(pages), LIMIT_PAGES, &mut bytes);
     assert_eq!(bytes.len() as u64, layout.len_bytes());
     (tiles, bytes)
 }
@@ -44,10 +44,10 @@ fn inputs_lie_one_after_the_other_at_aligned_places() {
     let shape = Shape { rows: 96, outputs: 8, groups: 2 };
     let layout = InputLayout { shape, rows_a_tile: 16 };
     let lens = Input::ALL.map(|input| layout.len(input));
-    assert_eq!(lens, [96, 96, 96, 192, 8, 8, 8, 16, 8, 96 * 32]);
+    assert_eq!(lens, [96, 96, 96, 192, 8, 8, 8, 16, 8, 96 * 32, 8]);
     let offsets = Input::ALL.map(|input| layout.offset_bytes(input));
-    assert_eq!(offsets, [0, 512, 1024, 1536, 2304, 2560, 2816, 3072, 3328, 3584]);
-    assert_eq!(layout.len_bytes(), 3584 + 4 * 96 * 32);
+    assert_eq!(offsets, [0, 512, 1024, 1536, 2304, 2560, 2816, 3072, 3328, 3584, 15872]);
+    assert_eq!(layout.len_bytes(), 3584 + 4 * 96 * 32 + 256);
 }
 
 #[test]

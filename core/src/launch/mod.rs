@@ -37,7 +37,7 @@ pub trait Lowered: Send + Sync {
     fn memory(&self) -> &Memory;
 
     /// The launches for batches of a shape, which is within [`Memory::largest`].
-    fn launches(&self, shape: Shape) -> Result<Launches, LowerError>;
+    fn launches(&self, shape: Shape, wanted: Wanted) -> Result<Launches, LowerError>;
 
     /// How launches keep a page of a KV layer: for each byte in the order of [`KvLayer`](crate::plan::KvLayer), of one head, which
     /// byte of that head's part of the page it is; the parts are one after the other, and of the same length. None if pages cannot be had from outside.
@@ -46,6 +46,19 @@ pub trait Lowered: Send + Sync {
         None
     }
 }
+
+/// What a run gives the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Wanted {
+    /// The logits of output rows.
+    Logits,
+    /// Of each output row the most likely token; and the inputs become those of a run in which these tokens come next, so
+    /// that the launches can run again at once.
+    Tokens,
+}
+
+/// Most runs one after the other that launches for [`Wanted::Tokens`] have places for.
+pub const MAX_RUNS: u32 = 16;
 
 /// There are no launches for a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -145,13 +158,25 @@ pub struct Launches {
     pub launches: Vec<Launch>,
     /// Where inputs lie.
     pub inputs: InputLayout,
-    /// The logits: f32, `[output row][vocabulary]`; none without output rows.
+    /// The logits: f32, `[output row][vocabulary]`; none without output rows, and none where tokens are wanted.
     pub logits: Option<Place>,
+    /// The tokens: none without output rows, and none where logits are wanted.
+    pub picked: Option<Picked>,
     /// Broken range contracts, u32, `[checked step][Shape::rows]`: not 0 where a row broke the one of a step. A step that
     /// computes output rows has them first.
     pub found: Place,
     /// The steps of `found`, ascending.
     pub checked: Vec<Checked>,
+}
+
+/// What runs for [`Wanted::Tokens`] find, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picked {
+    /// u32, `[run][output row]`: the id of the largest logit, of equals the lowest.
+    pub tokens: Place,
+    /// u32, `[run][output row]`: not 0 where row `i` of the batch, which has to be that of output row `i`, broke a range
+    /// contract.
+    pub broken: Place,
 }
 
 /// A step that checks a range contract.

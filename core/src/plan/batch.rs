@@ -116,6 +116,19 @@ pub enum BatchError {
         /// Its value.
         row: u32,
     },
+    /// A batch whose rows cannot be followed by more of the same sequences.
+    #[error(
+        "{rows} rows with {outputs} outputs of {sequences} sequences cannot run on: each row has to be an output and the \
+         only one of its sequence"
+    )]
+    RunsOn {
+        /// Rows.
+        rows: usize,
+        /// Entries of `outputs`.
+        outputs: usize,
+        /// Different entries of `sequences`.
+        sequences: usize,
+    },
 }
 
 impl Batch<'_> {
@@ -166,6 +179,26 @@ impl Batch<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks also that it can be run `runs` times, each row at the position after the one before.
+    pub fn check_runs(&self, runs: u32, vocab_len: u32, limits: Limits) -> Result<(), BatchError> {
+        self.check(vocab_len, limits)?;
+        if runs <= 1 {
+            return Ok(());
+        }
+        let mut sequences = self.sequences.to_vec();
+        sequences.sort_unstable();
+        sequences.dedup();
+        let (rows, outputs, sequences) = (self.rows(), self.outputs.len(), sequences.len());
+        if outputs != rows || sequences != rows {
+            return Err(BatchError::RunsOn { rows, outputs, sequences });
+        }
+        (1..runs).try_for_each(|run| {
+            let later = |position: &u32| position.saturating_add(run);
+            let positions: Vec<u32> = self.positions.iter().map(later).collect();
+            Batch { positions: &positions, ..*self }.check(vocab_len, limits)
+        })
     }
 
     /// Each row writes a slot of its own.

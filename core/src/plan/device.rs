@@ -63,6 +63,23 @@ pub trait Program: Send {
     /// If the last run had no such output row: a bug of the caller.
     fn logits(&self, output: usize) -> &[f32];
 
+    /// Runs a batch `runs` times without going back to the host: after a run, the most likely token of each row (the largest
+    /// logit, of equals the lowest id) is the row's token at the next position. There are no logits afterwards. None if this
+    /// program cannot, and then nothing has changed.
+    ///
+    /// More than one run needs a batch that [`Batch::check_runs`] takes, with pages up to the last position, and is at
+    /// most [`Program::max_runs`]; the tokens that it gives back may be of fewer runs, down to one.
+    fn pick(&mut self, batch: &Batch<'_>, runs: u32) -> Result<Option<Picks>, DeviceError> {
+        let _ = (batch, runs);
+        Ok(None)
+    }
+
+    /// Most runs of [`Program::pick`] for a batch with so many rows; 0 if it cannot.
+    fn max_runs(&self, rows: usize) -> u32 {
+        let _ = rows;
+        0
+    }
+
     /// Copies KV page `from` to page `to`, in all layers; false if this program cannot, and then nothing has
     /// changed. Both are below [`Limits::kv_pages`]. It saves running at most 63 tokens again where a
     /// sequence leaves another in the middle of a page.
@@ -96,6 +113,16 @@ pub trait Program: Send {
         let _ = (batch, repetitions);
         Err(DeviceError::NoClock { device: self.device().id.clone() })
     }
+}
+
+/// What [`Program::pick`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Picks {
+    /// The most likely tokens: `[run][output row]`.
+    pub tokens: Vec<u32>,
+    /// The first broken range contract of each row of the first run that has one. No row of a later run has one: runs
+    /// before such a row are all that is given back.
+    pub flags: Vec<RangeFlag>,
 }
 
 /// A row whose values left the range in which the arithmetic is defined (docs/numerics.md "Range contract").

@@ -19,7 +19,9 @@ mod weights;
 
 pub use batch::{Batch, BatchError, PAGE_TOKENS};
 pub use check::PlanFault;
-pub use device::{Device, DeviceError, DeviceInfo, Limits, LoadProgress, Program, Progress, RangeFlag};
+pub use device::{
+    Device, DeviceError, DeviceInfo, Limits, LoadProgress, Picks, Program, Progress, RangeFlag,
+};
 pub use profile::{LaunchProfile, RunProfile};
 pub use step::{Activation, HeadNorm, Op, Step};
 pub use weights::{

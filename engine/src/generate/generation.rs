@@ -6,6 +6,7 @@ use unisonic_core::plan::PAGE_TOKENS;
 
 use super::{Sample, Stop};
 use crate::draft::{Acceptance, Confidence, DraftStats, Drafter, Load, MAX_VERIFY_ROWS, width};
+use crate::step::{Look, Output};
 use crate::{Engine, EngineError, Session};
 
 /// What is known of a sequence: its tokens, which may be more than its session holds. All after those is yet to be run, be
@@ -197,23 +198,49 @@ impl Generation {
         turn.confidence = (good > 0).then_some(confidence);
     }
 
+    /// How the next step may look at what comes of a turn, in at most so many runs; the session then has pages for them.
+    pub(crate) fn look(
+        &self,
+        engine: &Engine,
+        session: &mut Session,
+        turn: &Turn,
+        sampler: &(dyn Sample + '_),
+        most_runs: u32,
+    ) -> Look {
+        if sampler.needs_logits() || turn.outputs() == 0 {
+            return Look::AtLogits;
+        }
+        let last = self.tokens.len();
+        let context = (engine.context_len() as usize).saturating_sub(last);
+        let wanted = self.max_tokens.map_or(usize::MAX, |max| (max as usize) - self.generated().len());
+        let runs = context.min(wanted).min(most_runs as usize).max(1);
+        let alone = turn.tokens.len() == 1;
+        let mut fits = |runs: usize| engine.reserve(session, turn.base + runs).is_ok();
+        Look::AtTokens { runs: if alone && runs > 1 && fits(runs) { runs as u32 } else { 1 } }
+    }
+
     /// Chooses the token after a row of a turn, unless the row is a guess that has not come true. Rows come in order; none
-    /// after an end token or an error.
+    /// after an end token or an error. Rows past the tokens of the turn are those of later runs.
     pub(crate) fn take(
         &mut self,
         turn: &Turn,
         row: usize,
-        logits: Result<&[f32], EngineError>,
+        output: Result<Output<'_>, EngineError>,
         sampler: &mut (dyn Sample + '_),
     ) -> Result<Option<u32>, EngineError> {
-        if self.tokens.get(turn.base + row) != Some(&turn.tokens[row]) {
+        let was_guessed_wrong =
+            |token: &u32| self.tokens.get(turn.base + row).is_none_or(|came| came != token);
+        if turn.tokens.get(row).is_some_and(was_guessed_wrong) {
             return Ok(None);
         }
-        let logits = logits?;
+        let output = output?;
         if turn.base + row + 1 != self.tokens.len() {
             return Ok(None);
         }
-        let token = sampler.sample(logits, &self.tokens)?;
+        let token = match output {
+            Output::Logits(logits) => sampler.sample(logits, &self.tokens)?,
+            Output::Token(token) => token,
+        };
         self.tokens.push(token);
         Ok(Some(token))
     }
@@ -223,7 +250,8 @@ impl Generation {
         session.truncate(self.tokens.len() - 1);
         let chosen = self.tokens.len().saturating_sub(turn.base + turn.certain);
         if chosen > 0 && turn.outputs() > 0 {
-            self.acceptance.stats.steps += 1;
+            // Without guesses, a step a token, also where several ran one after the other.
+            self.acceptance.stats.steps += if turn.confidence.is_some() { 1 } else { chosen as u64 };
             if let Some(confidence) = turn.confidence {
                 self.acceptance.record(confidence, turn.tokens.len() - turn.certain, chosen - 1);
             }

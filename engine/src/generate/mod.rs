@@ -13,7 +13,7 @@ use crate::step::Part;
 use crate::{Engine, EngineError, Session};
 
 pub(crate) use generation::{Budget, Generation, Turn};
-pub use sample::{Greedy, Sample};
+pub use sample::{Greedy, GreedyTokens, Sample};
 
 /// Limits of a generation, and how its tokens come about.
 #[derive(Default)]
@@ -70,7 +70,7 @@ pub struct Completion {
 /// Appends `prompt` to the session and continues it.
 ///
 /// `is_stop` tells end-of-generation tokens; `on_token` sees each token as it is chosen, together with the
-/// logits it was chosen from, and may stop the generation. In the end the session holds all tokens but the
+/// logits it was chosen from (unless the sampler needs none), and may stop the generation. In the end the session holds all tokens but the
 /// last.
 pub fn generate(
     engine: &mut Engine,
@@ -99,13 +99,14 @@ pub fn generate(
         }
         let turn = generation.plan(engine, session, budget, sampler, drafter.as_deref_mut())?;
         let mut end = Ok(None);
+        let look = generation.look(engine, session, &turn, sampler, engine.most_runs(1, drafter.is_some()));
         let part = Part { session: &mut *session, tokens: &turn.tokens, first_output: turn.first_output };
-        engine.step(&mut [part], &mut |_, row, logits| {
+        engine.step(&mut [part], look, &mut |_, row, output| {
             if !matches!(end, Ok(None)) {
                 return;
             }
-            let bits = *logits.as_ref().unwrap_or(&[].as_slice());
-            end = generation.take(&turn, row, logits, sampler).and_then(|token| {
+            let bits = output.as_ref().map_or(&[][..], |output| output.logits_for(sampler));
+            end = generation.take(&turn, row, output, sampler).and_then(|token| {
                 let Some(token) = token else { return Ok(None) };
                 let flow = on_token(token, bits);
                 generation.end_at(token, is_stop, sampler, flow)

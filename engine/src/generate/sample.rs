@@ -10,6 +10,12 @@ pub trait Sample: Send {
     /// The token that follows `before`, all tokens of the sequence so far, whose last one gave these logits.
     fn sample(&mut self, logits: &[f32], before: &[u32]) -> Result<u32, EngineError>;
 
+    /// Whether logits are looked at. If not, each choice is that of [`Greedy`], and who is told of the token is given no
+    /// logits: they may stay on the device, which may run several steps before it hands tokens over.
+    fn needs_logits(&self) -> bool {
+        true
+    }
+
     /// Whether the answer ends with `tokens`, all tokens of the sequence so far, because nothing may follow.
     fn is_complete(&mut self, _tokens: &[u32]) -> Result<bool, EngineError> {
         Ok(false)
@@ -34,5 +40,19 @@ impl Sample for Greedy {
     fn sample(&mut self, logits: &[f32], _before: &[u32]) -> Result<u32, EngineError> {
         // A vocabulary is never empty.
         Ok(most_likely(logits).unwrap_or_default())
+    }
+}
+
+/// As [`Greedy`], for callers that do not look at logits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GreedyTokens;
+
+impl Sample for GreedyTokens {
+    fn sample(&mut self, logits: &[f32], before: &[u32]) -> Result<u32, EngineError> {
+        Greedy.sample(logits, before)
+    }
+
+    fn needs_logits(&self) -> bool {
+        false
     }
 }

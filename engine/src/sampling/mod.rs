@@ -57,6 +57,12 @@ impl Sampler {
         &self.chain
     }
 
+    /// Whether each choice without a mask is the largest logit as it is, as that of [`crate::Greedy`].
+    pub fn is_greedy(&self) -> bool {
+        let Self { chain, .. } = self;
+        chain.temperature == Temperature::Greedy && chain.penalties.is_none() && chain.biases.is_empty()
+    }
+
     /// The token that follows `before`, all tokens of the sequence so far: its length is the position of the
     /// draw.
     ///

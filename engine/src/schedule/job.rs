@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::{Event, Request, RequestId};
 use crate::generate::{Generation, Turn};
+use crate::step::Output;
 use crate::{Completion, EngineError, Session, Stop};
 
 /// A request that waits: a new one, or one that was set aside.
@@ -38,11 +39,11 @@ impl Job {
         &mut self,
         turn: &Turn,
         row: usize,
-        logits: Result<&[f32], EngineError>,
+        output: Result<Output<'_>, EngineError>,
         events: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Option<Result<Stop, EngineError>> {
-        let bits = *logits.as_ref().unwrap_or(&[].as_slice());
-        let token = match self.generation.take(turn, row, logits, &mut *self.request.sampler) {
+        let bits = output.as_ref().map_or(&[][..], |output| output.logits_for(&*self.request.sampler));
+        let token = match self.generation.take(turn, row, output, &mut *self.request.sampler) {
             Ok(token) => token?,
             Err(error) => return Some(Err(error)),
         };

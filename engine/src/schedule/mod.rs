@@ -48,7 +48,7 @@ pub enum Event<'a> {
         id: RequestId,
         /// The token.
         token: u32,
-        /// The logits that it was chosen from.
+        /// The logits that it was chosen from; none if the sampler needs none.
         logits: &'a [f32],
     },
     /// The request has come to its end.

@@ -8,7 +8,7 @@ use super::rows::{Wish, share};
 use super::{Event, Request, RequestId, ScheduleLimits, SubmitError};
 use crate::draft::Load;
 use crate::generate::{Budget, Generation};
-use crate::step::Part;
+use crate::step::{Look, Part};
 use crate::{Completion, Engine, EngineError, Stop};
 
 /// Is told what happens; `Break` at a token ends its request with [`Stop::Cancelled`] there.
@@ -201,9 +201,27 @@ impl Scheduler {
         Ok(())
     }
 
+    /// How a step looks at what comes of it: at tokens alone if nobody needs more, in as many runs as serve all.
+    fn look(&mut self) -> Look {
+        let guesses = self.running.iter().any(|running| running.job.request.drafter.is_some());
+        let rows = self.running.iter().filter(|running| running.turn.is_some()).count();
+        let mut most = self.engine.most_runs(rows, guesses);
+        for Running { job, session, turn, .. } in &mut self.running {
+            let Some(turn) = turn else { continue };
+            match job.generation.look(&self.engine, session, turn, &*job.request.sampler, most) {
+                Look::AtTokens { runs } => most = runs,
+                // A piece of a prompt has nothing to look at.
+                Look::AtLogits if turn.outputs() == 0 => most = 1,
+                Look::AtLogits => return Look::AtLogits,
+            }
+        }
+        Look::AtTokens { runs: most }
+    }
+
     /// Runs what is planned.
     fn run(&mut self, events: &mut Events<'_>) -> Result<(), EngineError> {
         self.steps += 1;
+        let look = self.look();
         let (mut parts, mut players) = (Vec::new(), Vec::new());
         for running in &mut self.running {
             let Running { job, session, turn: Some(turn), served, end, .. } = running else { continue };
@@ -214,10 +232,10 @@ impl Scheduler {
         if parts.is_empty() {
             return Ok(());
         }
-        self.engine.step(&mut parts, &mut |part, row, logits| {
+        self.engine.step(&mut parts, look, &mut |part, row, output| {
             let (job, turn, end) = &mut players[part];
             if end.is_none() {
-                **end = job.take(turn, row, logits, events);
+                **end = job.take(turn, row, output, events);
             }
         })
     }

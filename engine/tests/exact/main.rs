@@ -16,6 +16,7 @@
 mod common;
 mod grammar;
 mod long_runs;
+mod picked;
 mod product;
 mod product_smollm2;
 mod product_tiny;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use unisonic_core::numerics::sampling::most_likely;
 use unisonic_core::plan::{
-    Batch, Device, DeviceError, DeviceInfo, Limits, PAGE_TOKENS, Plan, Program, Progress, RangeFlag,
+    Batch, Device, DeviceError, DeviceInfo, Limits, PAGE_TOKENS, Picks, Plan, Program, Progress, RangeFlag,
     WeightSource,
 };
 
@@ -19,10 +20,12 @@ pub struct Toy {
     pub copies: bool,
     /// Rows of this token leave the range of its arithmetic.
     pub out_of_range: Option<u32>,
+    /// Whether it picks tokens.
+    pub picks: bool,
 }
 
 impl Toy {
-    pub const NEW: Self = Self { copies: true, out_of_range: None };
+    pub const NEW: Self = Self { copies: true, out_of_range: None, picks: true };
 }
 
 struct Loaded {
@@ -113,6 +116,35 @@ impl Program for Loaded {
         };
         self.logits = logits;
         Ok(flags)
+    }
+
+    /// Now and then of fewer runs than it may.
+    fn pick(&mut self, batch: &Batch<'_>, runs: u32) -> Result<Option<Picks>, DeviceError> {
+        if !self.toy.picks || batch.outputs.is_empty() {
+            return Ok(None);
+        }
+        batch.check_runs(runs, self.plan.vocab_len, self.limits)?;
+        let fewer = batch.positions[0].is_multiple_of(5);
+        let (mut positions, mut next) = (batch.positions.to_vec(), batch.tokens.to_vec());
+        let mut picks = Picks::default();
+        for run in 0..if fewer { runs.div_ceil(2) } else { runs } {
+            let flags = self.run(&Batch { tokens: &next, positions: &positions, ..*batch })?;
+            if run > 0 && !flags.is_empty() {
+                break;
+            }
+            picks.flags.extend(flags);
+            let best = self.logits.iter().map(|logits| most_likely(logits).unwrap());
+            let best: Vec<u32> = best.collect();
+            picks.tokens.extend_from_slice(&best);
+            next = best;
+            positions.iter_mut().for_each(|position| *position += 1);
+        }
+        self.logits.clear();
+        Ok(Some(picks))
+    }
+
+    fn max_runs(&self, rows: usize) -> u32 {
+        if self.toy.picks && rows <= 8 { 16 } else { 1 }
     }
 
     fn logits(&self, output: usize) -> &[f32] {

@@ -97,12 +97,13 @@ impl Machine for Watched {
         recording: &mut Recording,
         inputs: &[u8],
         tiles: TileCounts,
+        runs: u32,
     ) -> Result<(), MachineError> {
         let mut watch = self.0.lock().unwrap();
         watch.runs += 1;
         match watch.fail.take() {
             Some(error) => Err(error),
-            None => INNER.run_kept(&mut recording.0, inputs, tiles),
+            None => INNER.run_kept(&mut recording.0, inputs, tiles, runs),
         }
     }
 }

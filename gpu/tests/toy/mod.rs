@@ -14,7 +14,7 @@ use unisonic_core::kir::{Kernel, Scalar};
 use unisonic_core::launch::inputs::{Input, InputLayout};
 use unisonic_core::launch::{
     Area, Checked, Hardware, Image, Launch, Launches, Lower, LowerError, Lowered, Memory, Place, Shape,
-    Workgroups,
+    Wanted, Workgroups,
 };
 use unisonic_core::plan::{
     Buffer, BufferId, BufferKind, Encoding, FloatSource, KvLayer, Limits, MemoryWeights, Op, Plan, Rows,
@@ -100,7 +100,7 @@ impl Lowered for Toy {
         &self.memory
     }
 
-    fn launches(&self, shape: Shape) -> Result<Launches, LowerError> {
+    fn launches(&self, shape: Shape, _: Wanted) -> Result<Launches, LowerError> {
         let Shape { rows, outputs, .. } = shape;
         let inputs = InputLayout { shape, rows_a_tile: ROWS_A_TILE };
         let input = |input| Place {
@@ -146,7 +146,7 @@ impl Lowered for Toy {
             checked.push(Checked { step: 1, rows: Rows::Outputs });
         }
         let logits = (outputs > 0).then_some(logits);
-        Ok(Launches { kernels, launches, inputs, logits, found, checked })
+        Ok(Launches { kernels, launches, inputs, logits, picked: None, found, checked })
     }
 }
 

@@ -1,10 +1,10 @@
-//! The most likely token of a row of logits.
+//! The most likely token of a row of logits, and what makes it the next one.
 
 use unisonic_core::kir::build::{Build, V, kernel};
 use unisonic_core::kir::{Kernel, Scalar};
 
 use super::elementary::ord;
-use super::reduce::CLUSTER;
+use super::reduce::{CLUSTER, cluster_max};
 use super::{GridKernel, ROW_LANES};
 
 /// Logits of a part: what a workgroup of [`argmax_parts`] reads.
@@ -74,20 +74,48 @@ pub fn argmax_parts(width: u32) -> GridKernel {
     GridKernel::rows(kernel, workgroups_a_row)
 }
 
-/// The id with the largest logit, the lowest of equals (`core::numerics::sampling::most_likely`), from what
-/// [`argmax_parts`] of the same width found. Buffers: `part_orders`, `part_ids`; `tokens`, a u32 a row.
+/// The id with the largest logit, the lowest of equals (`core::numerics::sampling::most_likely`), from what [`argmax_parts`]
+/// of the same width found; and the inputs of a run in which it comes next.
+///
+/// Buffers of u32, with an element an output row where nothing else is said: `part_orders`, `part_ids`; `found`,
+/// `[segment][row]`, as [`super::found_flags`] left it, with row `i` for output row `i`; `runs`, how many runs there
+/// have been with these inputs; `positions` and `output_positions`, and of both one more is left; `tokens` and `output_tokens`,
+/// the id; `picked` and `broken`, `[run][output row]`: the id, and the largest flag of the row. Parameters: `segments`,
+/// `rows`, `outputs`.
+///
+/// A workgroup has an output row; it reads a few words a part and a segment.
 pub fn argmax_join(width: u32) -> GridKernel {
     let parts = width.div_ceil(PART_LEN);
     let kernel: Kernel = kernel("argmax_join", ROW_LANES, |k| {
         let (part_orders, part_ids) = (k.read("part_orders", Scalar::I32), k.read("part_ids", Scalar::U32));
-        let tokens = k.write("tokens", Scalar::U32);
+        let found = k.read("found", Scalar::U32);
+        let [runs, positions, output_positions] =
+            ["runs", "positions", "output_positions"].map(|name| k.read_write(name, Scalar::U32));
+        let [tokens, output_tokens, picked, broken] =
+            ["tokens", "output_tokens", "picked", "broken"].map(|name| k.write(name, Scalar::U32));
+        let [segments, rows, outputs] =
+            ["segments", "rows", "outputs"].map(|name| k.param(name, Scalar::U32));
         let (row, lane) = (k.group_id(), k.local_id());
         let first = row * parts;
         let best = k.fold(lane, k.u32(parts), ROW_LANES, worst(k), |part, best| {
             better(best, [part_orders.load(first + part), part_ids.load(first + part)])
         });
         let [_, id] = best_of_group(k, best);
-        k.when(lane.eq(k.u32(0)), || tokens.store(row, id));
+        // Every cluster looks through all flags: a shuffle in one alone would not be uniform.
+        let [flag] = k.fold(lane & (CLUSTER - 1), segments, CLUSTER, [k.u32(0)], |segment, [largest]| {
+            [largest.max(found.load(segment * rows + row))]
+        });
+        let flag = cluster_max(flag, CLUSTER);
+        k.when(lane.eq(k.u32(0)), || {
+            let run = runs.load(row);
+            picked.store(run * outputs + row, id);
+            broken.store(run * outputs + row, flag);
+            runs.store(row, run + 1);
+            for (ids, places) in [(tokens, positions), (output_tokens, output_positions)] {
+                ids.store(row, id);
+                places.store(row, places.load(row) + 1);
+            }
+        });
     });
     GridKernel::rows(kernel, 1)
 }

@@ -6,7 +6,7 @@
 //! [`elementary`] has the functions that all of them use, [`reduce`] the one order of float sums.
 
 mod a16;
-mod argmax;
+pub(crate) mod argmax;
 mod attention;
 pub mod elementary;
 mod embed;

@@ -30,6 +30,14 @@ pub enum Part {
     Flags,
     /// What of the flags is handed to the host.
     Found,
+    /// The largest logit of each part of an output row, as ordered integers.
+    BestOrders,
+    /// Their ids.
+    BestIds,
+    /// Tokens that were picked.
+    Picked,
+    /// Flags of rows whose tokens were picked.
+    Broken,
 }
 
 /// A region of a buffer, an object of its own in kernels.

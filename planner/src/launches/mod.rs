@@ -2,7 +2,7 @@
 //! places that they run on.
 //!
 //! Start reading at [`Lowering`]. `images.rs` has what never changes, `arena.rs` where activations lie, `checks.rs` the
-//! flags of range contracts, `bind.rs` which place an object of a kernel is; `switches.rs` lists the passes that make fewer
+//! flags of range contracts, `bind.rs` which place an object of a kernel is, `pick.rs` picks tokens; `switches.rs` lists the passes that make fewer
 //! launches: `merge_quantize.rs`, `join.rs`.
 
 mod arena;
@@ -12,6 +12,7 @@ mod images;
 mod join;
 mod limits;
 mod merge_quantize;
+mod pick;
 mod switches;
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use unisonic_core::kir::legal::legalize;
 use unisonic_core::kir::{Kernel, kernel::ObjectId, kernel::Param};
 use unisonic_core::launch::inputs::InputLayout;
 use unisonic_core::launch::{
-    GROUP_PAGES, Hardware, Image, Launch, Launches, Lower, LowerError, Lowered, Memory, Place, Shape,
+    GROUP_PAGES, Hardware, Image, Launch, Launches, Lower, LowerError, Lowered, Memory, Place, Shape, Wanted,
     Workgroups,
 };
 use unisonic_core::plan::{BufferKind, KvLayer, Limits, Op, PAGE_TOKENS, Plan, Rows};
@@ -34,6 +35,7 @@ use bind::Bind;
 use checks::{Checks, SEGMENT_WORDS};
 use images::Images;
 use limits::{FEWER_ROWS, check_len};
+use pick::Pick;
 pub use switches::{LAUNCH_PASSES, LaunchPass, LaunchPasses};
 
 /// Lowers plans with the templates of [`crate::kernels`].
@@ -102,6 +104,7 @@ impl LoweredPlan {
         let found = (table.len() / SEGMENT_WORDS) as u64 * u64::from(largest.rows);
         check_len("flags", "the range checks of all steps", found, FEWER_ROWS)?;
         arena.add(Part::Found, 4 * found);
+        pick::add_parts(&mut arena, plan.vocab_len, largest)?;
         images.add(Image::Words(table));
         let segments = images.list.len() as u32 - 1;
         let page_len_bytes =
@@ -151,20 +154,24 @@ impl LoweredPlan {
     }
 
     /// The kernel that looks through the flags and its launch, as kernel number `number`.
-    fn found(&self, shape: Shape, number: u32) -> Option<(Kernel, Launch)> {
+    fn found(&self, shape: Shape, number: u32) -> Option<(GridKernel, Launch)> {
         let table = Bind::image(self, self.segments)?;
         let segments = (table.len_bytes / (4 * SEGMENT_WORDS as u64)) as u32;
         let found = self.arena.place(Part::Found)?;
         let found = Place { len_bytes: 4 * u64::from(segments) * u64::from(shape.rows), ..found };
-        let GridKernel { kernel, grid, .. } = found_flags(segments, shape.rows);
+        let template = found_flags(segments, shape.rows);
         let launch = Launch {
-            step: self.plan.steps.len().saturating_sub(1) as u32,
+            step: self.last_step(),
             kernel: number,
             places: vec![self.arena.place(Part::Flags)?, table, found],
             params: vec![segments, shape.rows, shape.outputs],
-            workgroups: workgroups(grid, Rows::All, shape)?,
+            workgroups: workgroups(template.grid, Rows::All, shape)?,
         };
-        Some((legalize(&kernel, &self.hardware.caps), launch))
+        Some((template, launch))
+    }
+
+    fn last_step(&self) -> u32 {
+        self.plan.steps.len().saturating_sub(1) as u32
     }
 }
 
@@ -178,7 +185,7 @@ impl Lowered for LoweredPlan {
         Some(KvLayout { heads: layer.heads, head_len: layer.head_len }.bytes())
     }
 
-    fn launches(&self, shape: Shape) -> Result<Launches, LowerError> {
+    fn launches(&self, shape: Shape, wanted: Wanted) -> Result<Launches, LowerError> {
         if !self.memory.largest.holds(shape) || shape.rows == 0 || shape.groups == 0 {
             return Err(error(format_args!("{shape:?} is not within {:?}", self.memory.largest)));
         }
@@ -195,10 +202,22 @@ impl Lowered for LoweredPlan {
         }
         let mut kernels: Vec<Kernel> = kernels.into_iter().map(|kernel| kernel.kernel).collect();
         let found = self.found(shape, kernels.len() as u32);
-        let (kernel, launch) = found.ok_or_else(|| error("there is no place for flags"))?;
-        let found = launch.places[2];
-        kernels.push(kernel);
-        launches.push(launch);
+        let found = found.ok_or_else(|| error("there is no place for flags"))?;
+        let (found_place, segments) = (found.1.places[2], found.1.params[0]);
+        let mut added = vec![found];
+        let (mut logits, mut picked) = (self.logits(shape)?, None);
+        if let Some(logits) = logits.take_if(|_| wanted == Wanted::Tokens) {
+            let (vocab_len, step, found) = (self.plan.vocab_len, self.last_step(), found_place);
+            let pick = Pick { arena: &self.arena, inputs, vocab_len, step, logits, found, segments };
+            let of_pick = pick.launches(kernels.len() as u32 + 1);
+            let (of_pick, places) = of_pick.ok_or_else(|| error("there is no place for tokens"))?;
+            added.extend(of_pick);
+            picked = Some(places);
+        }
+        for (template, launch) in added {
+            kernels.push(legalize(&template.kernel, &self.hardware.caps));
+            launches.push(launch);
+        }
         if self.tuning.is_watched() {
             let template = |launch: &Launch| templates.get(launch.kernel as usize).copied();
             self.tuning.set_watched(launches.iter().filter_map(template).collect());
@@ -209,8 +228,9 @@ impl Lowered for LoweredPlan {
             kernels,
             launches,
             inputs,
-            logits: self.logits(shape)?,
-            found,
+            logits,
+            picked,
+            found: found_place,
             checked: self.checks.checked(),
         })
     }

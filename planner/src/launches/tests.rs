@@ -23,8 +23,9 @@ fn launches_stay_in_their_places() {
         for hardware in [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE] {
             let lowered = Lowering::default().lower(plan.clone(), LIMITS, hardware).expect(sample.name);
             let memory = lowered.memory();
-            for shape in shapes() {
-                let found = lowered.launches(shape).expect(sample.name);
+            let wanted = [Wanted::Logits, Wanted::Tokens];
+            for (shape, wanted) in shapes().flat_map(|shape| wanted.map(|wanted| (shape, wanted))) {
+                let found = lowered.launches(shape, wanted).expect(sample.name);
                 for launch in &found.launches {
                     let kernel = &found.kernels[launch.kernel as usize];
                     assert!(record_len_bytes(kernel) > 0);
@@ -45,7 +46,8 @@ fn launches_stay_in_their_places() {
                         );
                     }
                 }
-                assert_eq!(found.logits.is_some(), shape.outputs > 0);
+                assert_eq!(found.logits.is_some(), shape.outputs > 0 && wanted == Wanted::Logits);
+                assert_eq!(found.picked.is_some(), shape.outputs > 0 && wanted == Wanted::Tokens);
             }
         }
     }
@@ -62,7 +64,7 @@ fn shapes_beyond_the_largest_are_refused() {
         Shape { rows: 4, outputs: 1, groups: 3 },
         Shape { rows: 0, outputs: 0, groups: 1 },
     ] {
-        assert!(lowered.launches(shape).is_err(), "{shape:?}");
+        assert!(lowered.launches(shape, Wanted::Logits).is_err(), "{shape:?}");
     }
 }
 
@@ -71,7 +73,7 @@ fn listing(sample: &samples::Sample, passes: LaunchPasses, shape: Shape) -> Stri
     let plan = Arc::new(sample.plan());
     let lowered = Lowering { passes, ..Lowering::default() }.lower(plan.clone(), LIMITS, Hardware::SM_86);
     let lowered = lowered.expect(sample.name);
-    let found = lowered.launches(shape).expect(sample.name);
+    let found = lowered.launches(shape, Wanted::Logits).expect(sample.name);
     let line = |launch: &Launch| {
         let (step, kernel) =
             (&plan.steps[launch.step as usize].label, &found.kernels[launch.kernel as usize]);
@@ -124,7 +126,10 @@ fn what_32_bits_do_not_number_is_an_error() {
         for hardware in [Hardware::SM_86, Hardware::LEAST, Hardware::COOPERATIVE] {
             let Ok(found) = Lowering::default().lower(plan.clone(), limits, hardware) else { continue };
             lowered += 1;
-            for launch in found.launches(found.memory().largest).into_iter().flat_map(|found| found.launches)
+            for launch in found
+                .launches(found.memory().largest, Wanted::Logits)
+                .into_iter()
+                .flat_map(|found| found.launches)
             {
                 let words = launch.places.iter().map(|place| place.len_bytes / 4).max();
                 assert!(words <= Some(u64::from(MAX_OBJECT_LEN)), "{limits:?}: {launch:?}");

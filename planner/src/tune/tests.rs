@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use unisonic_core::kir::abi::addressed;
 use unisonic_core::kir::legal::Caps;
-use unisonic_core::launch::{Lower, Shape};
+use unisonic_core::launch::{Lower, Shape, Wanted};
 use unisonic_core::plan::Limits;
 
 use super::*;
@@ -82,7 +82,7 @@ fn what_is_no_row_is_not_used() {
     let plan = Arc::new(samples::llama().plan());
     let launches = |tuning: Tuning| {
         let lowering = Lowering { tuning, ..Lowering::default() };
-        lowering.lower(plan.clone(), LIMITS, hardware).expect("lowered").launches(shape(2)).expect("launches")
+        lowering.lower(plan.clone(), LIMITS, hardware).expect("lowered").launches(shape(2), Wanted::Logits).expect("launches")
     };
     let foreign: Table = templates(&hardware).into_keys().map(|site| (site, "no row".to_owned())).collect();
     assert!(!foreign.is_empty());
@@ -94,7 +94,7 @@ fn a_table_is_read_when_launches_are_made() {
     let (plan, hardware, tuning) = (Arc::new(samples::llama().plan()), Hardware::SM_86, Tuning::default());
     let lowering = Lowering { tuning: tuning.clone(), ..Lowering::default() };
     let lowered = lowering.lower(plan, LIMITS, hardware).expect("lowered");
-    let launches = || lowered.launches(shape(1)).expect("launches");
+    let launches = || lowered.launches(shape(1), Wanted::Logits).expect("launches");
     let rules = launches();
 
     tuning.watch(true);

@@ -15,7 +15,7 @@ use unisonic_engine::constraint::{
 };
 use unisonic_engine::sampling::{Sampler, SamplerOptions};
 use unisonic_engine::tokenizer::{Specials, Tokenizer};
-use unisonic_engine::{Digest, Sample};
+use unisonic_engine::{Digest, GreedyTokens, Sample};
 
 use crate::model;
 
@@ -146,6 +146,7 @@ impl Reader<'_> {
         let format = response_format(&mut members)?;
         let sampler = self.sampler(members)?;
         let sampler: Box<dyn Sample> = match format {
+            None if sampler.is_greedy() => Box::new(GreedyTokens),
             None => Box::new(sampler),
             Some(constraint) => {
                 let grammars = self.grammars.get_or_init(|| Grammars::new(self.tokenizer));

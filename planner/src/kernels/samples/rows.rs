@@ -1,5 +1,6 @@
 //! Samples of kernels that take rows as they are.
 
+use unisonic_core::launch::MAX_RUNS;
 use unisonic_core::numerics::activation;
 use unisonic_core::numerics::float::{ord, pow2};
 use unisonic_core::numerics::sampling::most_likely;
@@ -7,7 +8,7 @@ use unisonic_core::numerics::sampling::most_likely;
 use super::super::argmax::PART_LEN;
 use super::super::{GridKernel, add, argmax_join, argmax_parts, select_rows, soft_cap};
 use super::buffers::Buffers;
-use super::data::{bytes, hard_rows, rows, word_bytes};
+use super::data::{POISON, bytes, hard_rows, rows, word_bytes};
 use super::{DEVICES, Extent, Sample};
 
 /// Rows of real models, rows that are no whole vectors, rows of more than one workgroup.
@@ -116,17 +117,42 @@ pub fn argmax_parts_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> 
     }))
 }
 
-/// Samples of [`argmax_join`].
+/// Samples of [`argmax_join`], with flags in some rows, and after other numbers of runs.
 pub fn argmax_join_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
-    const ROWS: [usize; 2] = [5, 1];
-    let choices = extent.combinations([LOGITS.len(), ROWS.len(), DEVICES.len()]);
-    Box::new(choices.into_iter().map(|[width, count, device]| {
-        let (width, count) = (LOGITS[width], ROWS[count]);
+    /// Output rows, rows of the batch.
+    const ROWS: [(usize, usize); 3] = [(5, 8), (1, 1), (3, 3)];
+    const SEGMENTS: [u32; 3] = [1, 3, 100];
+    const RUNS: [u32; 2] = [0, MAX_RUNS - 1];
+    let choices = extent.combinations([LOGITS.len(), ROWS.len(), SEGMENTS.len(), RUNS.len(), DEVICES.len()]);
+    Box::new(choices.into_iter().map(|[width, count, segments, run, device]| {
+        let (width, (count, rows)) = (LOGITS[width], ROWS[count]);
+        let (segments, run) = (SEGMENTS[segments], RUNS[run]);
         let logits = logits(count, width);
         let (orders, ids) = best_of_parts(&logits, width);
         let tokens: Vec<u32> = logits.chunks(width).filter_map(most_likely).collect();
-        let buffers =
-            Buffers::default().read(word_bytes(&orders)).read(word_bytes(&ids)).write(word_bytes(&tokens));
-        row_sample(argmax_join(width as u32), width.to_string(), count, buffers, device)
+        // The first and the last segment flag a row each.
+        let mut found = vec![0; segments as usize * rows];
+        let mut flags = vec![0; count];
+        for (segment, row, flag) in [(0, 0, 1), (segments as usize - 1, count - 1, 7)] {
+            found[segment * rows + row] = flag;
+            flags[row] = flag.max(flags[row]);
+        }
+        let every = |word: u32| word_bytes(&vec![word; count]);
+        let positions =
+            |plus: u32| word_bytes(&(0..count as u32).map(|row| 7 * row + plus).collect::<Vec<_>>());
+        // Only the run's own row of the table is written.
+        let of_run = |words: &[u32]| {
+            let mut bytes = vec![POISON; 4 * MAX_RUNS as usize * count];
+            bytes[4 * run as usize * count..][..4 * count].copy_from_slice(&word_bytes(words));
+            bytes
+        };
+        let buffers = Buffers::default()
+            .read_all([word_bytes(&orders), word_bytes(&ids), word_bytes(&found)])
+            .update(every(run), every(run + 1))
+            .update(positions(3), positions(4))
+            .update(positions(9), positions(10))
+            .write_all([word_bytes(&tokens), word_bytes(&tokens), of_run(&tokens), of_run(&flags)]);
+        let params = vec![segments, rows as u32, count as u32];
+        row_sample(argmax_join(width as u32), width.to_string(), count, buffers, device).with_params(params)
     }))
 }
