@@ -82,7 +82,11 @@ fn what_is_no_row_is_not_used() {
     let plan = Arc::new(samples::llama().plan());
     let launches = |tuning: Tuning| {
         let lowering = Lowering { tuning, ..Lowering::default() };
-        lowering.lower(plan.clone(), LIMITS, hardware).expect("lowered").launches(shape(2), Wanted::Logits).expect("launches")
+        lowering
+            .lower(plan.clone(), LIMITS, hardware)
+            .expect("lowered")
+            .launches(shape(2), Wanted::Logits)
+            .expect("launches")
     };
     let foreign: Table = templates(&hardware).into_keys().map(|site| (site, "no row".to_owned())).collect();
     assert!(!foreign.is_empty());
