@@ -5,6 +5,8 @@
 pub struct FeaturesOff {
     /// CUDA: launches that begin before those before them have ended.
     pub dependent_launches: bool,
+    /// GPUs: greedy tokens that are picked on the device, several steps without the host.
+    pub device_picks: bool,
     /// What `unisonic tune` measured: whoever opens a device reads it from a cache, or does not.
     pub tuning_table: bool,
 }
@@ -25,6 +27,11 @@ pub const FEATURES: &[Feature] = &[
         name: "dependent-launches",
         doc: "CUDA: a launch begins, and asks for weights, before the one before it has ended",
         switch: |off| &mut off.dependent_launches,
+    },
+    Feature {
+        name: "device-picks",
+        doc: "GPUs: where nobody looks at logits, the device picks greedy tokens, several before the host sees one",
+        switch: |off| &mut off.device_picks,
     },
     Feature {
         name: "tuning-table",

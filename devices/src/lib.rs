@@ -110,6 +110,7 @@ pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, O
 fn gpu<M: Machine + 'static>(machine: M, options: OpenOptions) -> Box<dyn Device> {
     let device =
         GpuDevice::new(machine, Arc::new(Lowering { passes: options.launch_passes, tuning: options.tuning }));
+    let device = if options.features_off.device_picks { device.without_picks() } else { device };
     Box::new(match options.on_compile {
         Some(on_compile) => device.on_compile(on_compile),
         None => device,

@@ -29,17 +29,23 @@ pub struct GpuDevice<M: Machine> {
     machine: SharedMachine<M>,
     lower: Arc<dyn Lower>,
     on_compile: Arc<OnCompile>,
+    picks: bool,
 }
 
 impl<M: Machine> GpuDevice<M> {
     /// A device that has plans lowered by `lower`.
     pub fn new(machine: M, lower: Arc<dyn Lower>) -> Self {
-        Self { machine: SharedMachine::new(machine), lower, on_compile: Arc::new(|_| ()) }
+        Self { machine: SharedMachine::new(machine), lower, on_compile: Arc::new(|_| ()), picks: true }
     }
 
     /// The same, and `on_compile` is told how far compiling is.
     pub fn on_compile(self, on_compile: Arc<OnCompile>) -> Self {
         Self { on_compile, ..self }
+    }
+
+    /// The same, and its programs leave picking tokens to the host.
+    pub fn without_picks(self) -> Self {
+        Self { picks: false, ..self }
     }
 
     /// Asks the machine something, while nobody else uses it.
@@ -84,7 +90,7 @@ impl<M: Machine + 'static> Device for GpuDevice<M> {
         let (machine, lowered): (_, Arc<dyn Lowered>) = (self.machine.clone(), lowered.into());
         let on_compile = Arc::clone(&self.on_compile);
         let recordings = Recordings::new(machine.clone(), Arc::clone(&lowered), areas, on_compile);
-        Ok(Box::new(GpuProgram::new(plan, limits, machine, lowered, recordings)))
+        Ok(Box::new(GpuProgram::new(plan, limits, machine, lowered, recordings, self.picks)))
     }
 }
 

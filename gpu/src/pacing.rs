@@ -1,7 +1,7 @@
 //! How the launches of a recording are shared out to submissions, by what each is estimated to take.
 //!
 //! Drivers and systems take a submission that runs for seconds for one that hangs, and reset the device (Windows after two).
-//! So one is to take at most [`SUBMISSION_LIMIT`], of which [`TARGET`] leaves a part for estimates that err. What nobody has
+//! So one is to take at most [`SUBMISSION_LIMIT`], of which `TARGET` leaves a part for estimates that err. What nobody has
 //! measured yet is submitted alone. From then on a launch counts as what it took, times as many more workgroups as it has:
 //! longer at once, shorter by and by. Where all launches fit into one submission, which is always so on a fast device, that is what is done.
 //!

@@ -28,6 +28,8 @@ pub(crate) struct GpuProgram<M: Machine> {
     inputs: Vec<u8>,
     /// How many output rows of the last batch have logits, in the recording that ran.
     outputs: usize,
+    /// Whether tokens are picked on the device.
+    picks: bool,
 }
 
 impl<M: Machine> GpuProgram<M> {
@@ -38,9 +40,10 @@ impl<M: Machine> GpuProgram<M> {
         machine: SharedMachine<M>,
         lowered: Arc<dyn Lowered>,
         recordings: Recordings<M>,
+        picks: bool,
     ) -> Self {
         let (info, pages) = (machine.info(), PageLayout::of(&plan, &*lowered));
-        Self { plan, info, limits, machine, lowered, recordings, pages, inputs: vec![], outputs: 0 }
+        Self { plan, info, limits, machine, lowered, recordings, pages, inputs: vec![], outputs: 0, picks }
     }
 
     /// Runs a batch that has rows and has been checked; the recording that ran, and its shape.
@@ -83,12 +86,12 @@ impl<M: Machine> Program for GpuProgram<M> {
     }
 
     fn pick(&mut self, batch: &Batch<'_>, runs: u32) -> Result<Option<Picks>, DeviceError> {
+        if !self.picks || batch.outputs.is_empty() {
+            return Ok(None);
+        }
         let runs = runs.clamp(1, self.max_runs(batch.rows()));
         batch.check_runs(runs, self.plan.vocab_len, self.limits)?;
         self.outputs = 0;
-        if batch.outputs.is_empty() {
-            return Ok(None);
-        }
         let (recorded, shape) = self.run_times(batch, runs, Wanted::Tokens)?;
         if !recorded.picks {
             return Ok(None);
@@ -112,7 +115,7 @@ impl<M: Machine> Program for GpuProgram<M> {
     }
 
     fn max_runs(&self, rows: usize) -> u32 {
-        shapes::max_runs(rows)
+        if self.picks { shapes::max_runs(rows) } else { 0 }
     }
 
     fn profile(&mut self, batch: &Batch<'_>, repetitions: u32) -> Result<RunProfile, DeviceError> {

@@ -59,7 +59,7 @@ pub struct ServeArgs {
     /// Another name that this machine is called by, beside addresses and localhost. May be repeated
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// Web pages that may call, such as https://chat.example, or * for all. May be repeated
+    /// Web pages that may call, each as scheme and host without a path, or * for all. May be repeated
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// Name of the model in answers [default: the file's, without .gguf]

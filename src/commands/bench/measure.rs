@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use unisonic_core::numerics::philox::random_word;
-use unisonic_engine::{Engine, EngineError, GenerateOptions, Session, generate};
+use unisonic_engine::{Engine, EngineError, GenerateOptions, GreedyTokens, Session, generate};
 
 use super::bandwidth::Bandwidth;
 use super::profile::Profiled;
@@ -27,6 +27,8 @@ pub enum Work {
     /// Reads fixed tokens one after the other and gives the logits of each; none of them is chosen by the
     /// model.
     Decode,
+    /// Generates tokens greedily after one fixed token, without guesses; nobody looks at logits.
+    Generate,
 }
 
 impl Work {
@@ -35,6 +37,7 @@ impl Work {
         match self {
             Work::Prefill => "prefill",
             Work::Decode => "decode",
+            Work::Generate => "generate",
         }
     }
 }
@@ -51,9 +54,10 @@ pub struct Test {
 }
 
 impl Test {
-    /// Length of the sequence when it is done.
+    /// Length of the sequence when it is done; a token that is generated needs a place, too.
     pub fn end(&self) -> u64 {
-        u64::from(self.depth) + u64::from(self.tokens)
+        let generated = u64::from(self.work == Work::Generate);
+        u64::from(self.depth) + u64::from(self.tokens) + generated
     }
 }
 
@@ -135,7 +139,7 @@ impl<'a> Bench<'a> {
     pub fn profile(&mut self, test: Test, repetitions: u32) -> Result<Profiled, EngineError> {
         let rows = match test.work {
             Work::Prefill => test.tokens.min(self.engine.chunk_rows()),
-            Work::Decode => 1,
+            Work::Decode | Work::Generate => 1,
         };
         let step = Test { tokens: rows, ..test };
         let (engine, session, ids) = self.ready(step);
@@ -156,6 +160,15 @@ impl<'a> Bench<'a> {
                 for id in ids {
                     engine.extend(session, &[*id], 0, &mut |_, _| {})?;
                 }
+            }
+            Work::Generate => {
+                let options = GenerateOptions {
+                    max_tokens: Some(test.tokens),
+                    sampler: Some(&mut GreedyTokens),
+                    ..GenerateOptions::default()
+                };
+                let go_on = &mut |_: u32, _: &[f32]| ControlFlow::Continue(());
+                generate(engine, session, &ids[..1], options, &|_| false, go_on)?;
             }
         }
         Ok(started.elapsed().as_secs_f64())

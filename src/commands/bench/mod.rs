@@ -77,6 +77,9 @@ pub struct BenchArgs {
     /// Tokens of decode measurements, separated by commas; 0 measures none
     #[arg(short = 'n', long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(0..=u32::MAX), default_value = "64")]
     decode: Vec<u32>,
+    /// Tokens that are generated greedily, each from the one before it, separated by commas; 0 measures none
+    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(0..=u32::MAX), default_value = "0")]
+    generate: Vec<u32>,
     /// Tokens in the KV cache before a test begins, separated by commas
     #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(0..=u32::MAX), default_value = "0")]
     depth: Vec<u32>,
@@ -191,17 +194,19 @@ fn open_chart(path: &Path) -> anyhow::Result<File> {
     file.with_context(|| format!("cannot write the chart {}", path.display()))
 }
 
-/// What the options ask for: at each depth prefill, then decode.
+/// What the options ask for: at each depth prefill, then decode, then generate.
 fn tests(args: &BenchArgs) -> anyhow::Result<Vec<Test>> {
     let mut tests = Vec::new();
     for &depth in &args.depth {
-        for (work, lengths) in [(Work::Prefill, &args.prefill), (Work::Decode, &args.decode)] {
+        let works =
+            [(Work::Prefill, &args.prefill), (Work::Decode, &args.decode), (Work::Generate, &args.generate)];
+        for (work, lengths) in works {
             let lengths = lengths.iter().filter(|&&tokens| tokens > 0);
             tests.extend(lengths.map(|&tokens| Test { work, tokens, depth }));
         }
     }
     if tests.is_empty() {
-        bail!("there is nothing to measure; give --prefill or --decode a number above 0");
+        bail!("there is nothing to measure; give --prefill, --decode or --generate a number above 0");
     }
     Ok(tests)
 }
@@ -261,7 +266,7 @@ fn row(plan: &Plan, test: Test, seconds: Vec<f64>) -> Row {
     let tokens = u64::from(test.tokens);
     let (outputs, bytes_per_token) = match test.work {
         Work::Prefill => (1, None),
-        Work::Decode => {
+        Work::Decode | Work::Generate => {
             let positions = test.depth..test.depth + test.tokens;
             let bytes: u64 = positions.map(|position| plan.bytes_read_per_token(position)).sum();
             (tokens, Some(bytes as f64 / tokens as f64))
