@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
-use unisonic_engine::Sample;
+use unisonic_engine::{GreedyTokens, Sample};
 use unisonic_engine::chat::Data;
 use unisonic_engine::constraint::{ConstrainedSampler, Constraint, ConstraintKind};
 use unisonic_engine::sampling::{Sampler, SamplerOptions, Window};
@@ -206,7 +206,11 @@ impl Checked {
     ) -> Result<Choice, ApiError> {
         let seed = self.seed.wrapping_add(i.into());
         let sampler = Sampler::new(&SamplerOptions { seed, ..self.sampler.clone() }, model.vocab_len)?;
-        let sampler = self.constrained(model, sampler, prompt.len())?;
+        let sampler: Box<dyn Sample> = match self.constraint {
+            // Nobody looks at logits.
+            None if sampler.is_greedy() && logprobs.is_none() => Box::new(GreedyTokens),
+            _ => self.constrained(model, sampler, prompt.len())?,
+        };
         let (stops, salt, shown) = (self.stops.clone(), self.salt.clone(), Vec::new());
         Ok(Choice { prompt, max_tokens, sampler, stops, logprobs, salt, shown })
     }
