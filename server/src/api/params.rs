@@ -7,10 +7,10 @@ use std::fmt;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
-use unisonic_engine::{GreedyTokens, Sample};
 use unisonic_engine::chat::Data;
 use unisonic_engine::constraint::{ConstrainedSampler, Constraint, ConstraintKind};
 use unisonic_engine::sampling::{Sampler, SamplerOptions, Window};
+use unisonic_engine::{GreedyTokens, Sample};
 
 use crate::error::ApiError;
 use crate::model::Model;
