@@ -43,7 +43,7 @@ quick)
 ci)
     echo "left out of this tier (ci):"
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
-    echo "  golden tokens: chunks above 147 rows; of most models, above 1             make test-full"
+    echo "  golden tokens: chunks above 147 rows; of most models and drivers, above 3  make test-full"
     assembling
     validating
     vulkan

@@ -131,14 +131,13 @@ fn cases(driver: &str) -> Vec<(&'static str, Vec<Case>)> {
         "swiftshader" => {
             vec![("rows", rows(&[&[1, 3]])), ("SmolLM2-135M", smollm2(&[&[4]], 4))]
         }
-        "llvmpipe 512" => vec![("rows", rows(&CHUNKS[..1]))],
         // Kernels for more rows take minutes to compile.
-        "llvmpipe 128" => vec![("rows", rows(&[&CHUNKS[0][..3]]))],
+        "llvmpipe 128" | "llvmpipe 512" => vec![("rows", rows(&FEW))],
         _ => vec![
             ("rows", rows(&CHUNKS[..1])),
             // It takes seconds to compile what is for more rows of a type with superblocks.
             ("tiny models", of_tiny(&ONE)),
-            ("variants", variants(&FEW)),
+            ("variants", variants(&ONE)),
             ("SmolLM2-135M", smollm2(&[&[8]], 8)),
         ],
     }

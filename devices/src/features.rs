@@ -78,7 +78,10 @@ mod tests {
         let error = FeaturesOff::named(&["magic".to_owned()]).map_err(|error| error.to_string());
         assert_eq!(
             error,
-            Err("there is no feature `magic`; expected one of dependent-launches, tuning-table".to_owned())
+            Err(
+                "there is no feature `magic`; expected one of dependent-launches, device-picks, tuning-table"
+                    .to_owned()
+            )
         );
     }
 }

@@ -40,7 +40,7 @@ Examples:
   unisonic run --json --ids 1,2,3 model.gguf              token ids in and out
   unisonic run --max-tokens 20 --save-session s model.gguf \"Once upon\"
   unisonic run --max-tokens 20 --load-session s model.gguf     20 more tokens
-  unisonic run --json-schema '{\"type\": \"array\", \"items\": {\"type\": \"integer\"}}' model.gguf \"The first primes: \"
+  unisonic run --json-schema schema.json model.gguf \"The first primes: \"
   unisonic run --temperature 0.8 --top-p 0.95 --seed 7 model.gguf \"Once upon\"
 
 The same prompt, options and seed give the same answer everywhere. Without --temperature each step takes the most

@@ -219,7 +219,7 @@ mod tests {
         let optional = PASSES.iter().filter(|pass| !pass.required).count();
         assert_eq!(cpu.len(), optional + 2);
         let vulkan = names(&["--device", "vulkan"], true, false);
-        assert_eq!(vulkan.len(), cpu.len() + LAUNCH_PASSES.len());
+        assert_eq!(vulkan.len(), cpu.len() + LAUNCH_PASSES.len() + 1, "device-picks");
         let cuda = names(&["--device", "cuda"], true, true);
         assert_eq!(cuda.len(), vulkan.len() + 2, "dependent-launches and tuning-table");
         let fewer = names(&["--pass", "fuse-residual=off"], false, false);
