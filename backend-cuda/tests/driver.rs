@@ -169,7 +169,7 @@ fn device_runs_a_recording_again_with_other_inputs() {
 
 #[test]
 fn device_runs_without_what_it_has() {
-    let without = Without { dependent_launches: true };
+    let without = Without { dependent_launches: true, ..Without::default() };
     let options = OpenOptions { without, ..OpenOptions::default() };
     let Some(machine) = machine_with("launches that wait for the end of those before them", options) else {
         return;

@@ -60,7 +60,7 @@ const INSTRUCTIONS: &str = "
     ld.shared.b32 ld.shared.v2.b32 ld.shared.v4.b32
     st.global.b32 st.global.v2.b32 st.global.v4.b32 st.shared.b32 st.shared.v2.b32 st.shared.v4.b32
     cp.async.cg.shared.global cp.async.commit_group cp.async.wait_group
-    griddepcontrol.launch_dependents griddepcontrol.wait
+    prefetch.global.L2 griddepcontrol.launch_dependents griddepcontrol.wait
     shfl.sync.bfly.b32 shfl.sync.idx.b32 bar.sync bra ret
     dp4a.s32.s32 dp4a.u32.s32
     mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32";

@@ -9,6 +9,8 @@ pub struct FeaturesOff {
     pub device_picks: bool,
     /// What `unisonic tune` measured: whoever opens a device reads it from a cache, or does not.
     pub tuning_table: bool,
+    /// CUDA: weights that are asked for beyond those that registers hold, before the launches before have ended.
+    pub prefetch: bool,
 }
 
 /// One row of the table.
@@ -37,6 +39,11 @@ pub const FEATURES: &[Feature] = &[
         name: "tuning-table",
         doc: "GPUs: kernels have the forms that `unisonic tune` found to be fast",
         switch: |off| &mut off.tuning_table,
+    },
+    Feature {
+        name: "prefetch",
+        doc: "CUDA: such a launch asks for more weights than its registers hold",
+        switch: |off| &mut off.prefetch,
     },
 ];
 
@@ -79,7 +86,7 @@ mod tests {
         assert_eq!(
             error,
             Err(
-                "there is no feature `magic`; expected one of dependent-launches, device-picks, tuning-table"
+                "there is no feature `magic`; expected one of dependent-launches, device-picks, tuning-table, prefetch"
                     .to_owned()
             )
         );

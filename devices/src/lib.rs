@@ -85,8 +85,10 @@ pub fn open(name: DeviceName, options: OpenOptions) -> Result<Box<dyn Device>, O
         _ if exact_v => Err(OpenError::Diagnostic(name)),
         DeviceName::Interpreter => Ok(gpu(InterpreterMachine { hardware: Hardware::SM_86 }, options)),
         DeviceName::Cuda(index) => {
-            let without =
-                unisonic_cuda::driver::Without { dependent_launches: features_off.dependent_launches };
+            let without = unisonic_cuda::driver::Without {
+                dependent_launches: features_off.dependent_launches,
+                prefetch: features_off.prefetch,
+            };
             let cache = options.cache.clone();
             let of_cuda = unisonic_cuda::driver::OpenOptions {
                 memory_limit_bytes,

@@ -184,7 +184,7 @@ mod tests {
         ] {
             let found = Found { driver, ..gpu(capability, 99) };
             assert_eq!(found.target(Without::default()), Ok(expected), "{capability:?} {driver}");
-            let without = Without { dependent_launches: true };
+            let without = Without { dependent_launches: true, ..Without::default() };
             assert_eq!(found.target(without), Ok(Target::Sm86));
         }
     }

@@ -40,6 +40,8 @@ pub struct OpenOptions {
 pub struct Without {
     /// Launches that begin before those before them have ended.
     pub dependent_launches: bool,
+    /// Asking for more weights than fit registers while those before them go on.
+    pub prefetch: bool,
 }
 
 /// Opens the GPU of a number.
@@ -61,6 +63,7 @@ pub fn open(index: u32, options: OpenOptions) -> Result<CudaMachine, NoCuda> {
     let (major, minor) = found.compute_capability;
     let compiler = Compiler {
         target,
+        prefetches: !without.prefetch,
         hardware,
         version: found.driver,
         gpu: format!("{} ({major}.{minor})", found.name),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 use unisonic_cache::{Cache, Key, Kind};
 use unisonic_core::kir::abi;
-use unisonic_core::kir::{Kernel, legal};
+use unisonic_core::kir::{Kernel, Op, legal};
 use unisonic_core::launch::Hardware;
 use unisonic_gpu::machine::{CompileCounts, MachineError};
 
@@ -44,6 +44,8 @@ unsafe impl Sync for Loaded {}
 pub struct Compiler {
     /// What is emitted.
     pub target: Target,
+    /// Whether what they prefetch is.
+    pub prefetches: bool,
     /// What kernels may use.
     pub hardware: Hardware,
     /// The driver's.
@@ -61,7 +63,10 @@ impl Compiler {
     pub fn compile(&self, context: &Arc<Context>, kernel: &Kernel) -> Result<CudaKernel, MachineError> {
         let refuse = |reason: String| MachineError::Kernel { kernel: kernel.name.clone(), reason };
         self.check(kernel).map_err(refuse)?;
-        let text = emit(kernel, self.target);
+        let text = match self.prefetches {
+            true => emit(kernel, self.target),
+            false => emit(&kernel.without(Op::Prefetch), self.target),
+        };
         let [text, entry_name] = [text, entry_name(kernel)]
             .map(|text| CString::new(text).map_err(|_| refuse("its name has a zero byte".to_owned())));
         let module = self.module(context, &kernel.name, &text?)?;
@@ -348,7 +353,7 @@ mod tests {
     fn compiler(hardware: Hardware) -> Compiler {
         let version = Version { major: 11, minor: 4 };
         let (gpu, counts) = ("a GPU".to_owned(), Cell::default());
-        Compiler { target: Target::Sm86, hardware, version, gpu, cache: None, counts }
+        Compiler { target: Target::Sm86, prefetches: true, hardware, version, gpu, cache: None, counts }
     }
 
     #[test]

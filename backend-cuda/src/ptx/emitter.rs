@@ -127,6 +127,7 @@ impl<'k> Emitter<'k> {
             Op::CopyCommit => mem::copy_commit(self),
             Op::CopyWait => mem::copy_wait(self, inst),
             Op::Barrier => mem::barrier(self),
+            Op::Prefetch => mem::prefetch(self, inst),
             Op::WaitLaunches => mem::wait_launches(self),
             Op::ShuffleXor => lanes::exchange(self, inst, "bfly"),
             Op::Broadcast => lanes::exchange(self, inst, "idx"),

@@ -93,6 +93,16 @@ pub fn wait_launches(e: &mut Emitter<'_>) {
     }
 }
 
+/// `prefetch`, to the cache that all share. It is for the time before launches have been waited for; where there is none,
+/// the load follows at once.
+pub fn prefetch(e: &mut Emitter<'_>, inst: &Inst) {
+    let Attr::Object(id) = inst.attr else { return };
+    if e.target.has_dependent_launches() {
+        let address = address(e, id, inst.operands[0]);
+        e.line(format_args!("prefetch.global.L2 [{address}];"));
+    }
+}
+
 /// The address of an element, for brackets: that of an element which others have computed already if there is
 /// one, and an offset.
 fn address(e: &mut Emitter<'_>, id: ObjectId, index: Value) -> String {

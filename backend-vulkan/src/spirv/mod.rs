@@ -187,8 +187,8 @@ impl Emitter<'_> {
             Op::Store => return self.store(inst),
             Op::Half | Op::CopyAsync | Op::CopyCommit | Op::CopyWait => self.legalised_away(inst),
             Op::Barrier => return self.barrier(),
-            // Barriers between dispatches have waited.
-            Op::WaitLaunches => return,
+            // Barriers between dispatches have waited, so that a load that is as early as this follows at once.
+            Op::WaitLaunches | Op::Prefetch => return,
 
             Op::ShuffleXor => self.shuffle_xor(inst),
             Op::Broadcast => self.broadcast(inst),

@@ -56,6 +56,30 @@ pub struct Kernel {
     pub body: Block,
 }
 
+impl Kernel {
+    /// The same without an operation that has no result.
+    pub fn without(&self, op: Op) -> Self {
+        fn leave_out(block: &mut Block, op: Op) {
+            block
+                .stmts
+                .retain(|stmt| !matches!(stmt, Stmt::Inst(inst) if inst.op == op && inst.result.is_none()));
+            for stmt in &mut block.stmts {
+                match stmt {
+                    Stmt::Inst(_) => {}
+                    Stmt::If { then, otherwise, .. } => {
+                        leave_out(then, op);
+                        leave_out(otherwise, op);
+                    }
+                    Stmt::Loop { body, .. } => leave_out(body, op),
+                }
+            }
+        }
+        let mut kernel = self.clone();
+        leave_out(&mut kernel.body, op);
+        kernel
+    }
+}
+
 /// A parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {

@@ -288,6 +288,9 @@ ops! {
         Load = "load" (Is(U32)) -> Stated, Any, false, Object, Reads, "object[a ..]";
         /// The same, of elements that nobody reads again: devices that can keep them out of their caches.
         LoadStream = "load_stream" (Is(U32)) -> Stated, Any, false, Object, Reads, "object[a ..]";
+        /// Says that somebody will read what lies around an element of a buffer that is only read: 128 bytes that begin
+        /// at a multiple of that, which a device may bring nearer.
+        Prefetch = "prefetch" (Is(U32)), Any, false, Object, Reads, "";
         /// Writes elements from an index on; a vector's index is a multiple of its width.
         Store = "store" (Is(U32), T), Any, false, Object, Writes, "object[a ..] = b";
         /// Begins to copy four elements of 32 bits from global to shared memory; both indices are multiples
@@ -443,7 +446,7 @@ mod tests {
         for &op in Op::ALL {
             let row = op.row();
             let expected = match (row.family, op) {
-                (Family::Mem, Op::Load | Op::LoadStream) => Effect::Reads,
+                (Family::Mem, Op::Load | Op::Prefetch | Op::LoadStream) => Effect::Reads,
                 (Family::Mem, Op::Barrier | Op::WaitLaunches) => Effect::Waits,
                 (Family::Mem, _) => Effect::Writes,
                 (Family::Matrix, Op::LoadB) => Effect::ReadsTogether,

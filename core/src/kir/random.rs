@@ -266,6 +266,9 @@ impl<'k> Writer<'k, '_> {
     fn read_input(&mut self) {
         let width = self.random.one_of(&Type::WIDTHS);
         let at = self.value(Scalar::U32.into()) & (INPUT_LEN - u32::from(width));
+        if self.random.below(4) == 0 {
+            self.input.prefetch(at);
+        }
         let loaded = match self.random.below(2) {
             0 => self.input.load_stream(at, width),
             _ => self.input.load_vector(at, width),

@@ -25,6 +25,11 @@ impl<'k> Mem<'k> {
         self.build.stated(Op::LoadStream, Attr::Object(self.id), &[index.value], ty)
     }
 
+    /// Says that somebody will read what lies around an element ([`Op::Prefetch`]).
+    pub fn prefetch(self, index: V<'k>) {
+        self.build.no_result(Op::Prefetch, Attr::Object(self.id), &[index.value]);
+    }
+
     /// The words of a matrix B of [`super::V`]'s products ([`Op::LoadB`]): its first column begins at an index that
     /// the cluster has in common, the next `stride` words behind it; both are multiples of four.
     pub fn load_b(self, index: V<'k>, stride: u32) -> V<'k> {

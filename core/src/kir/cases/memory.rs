@@ -18,6 +18,7 @@ pub fn cases(op: Op) -> Vec<Case> {
                 case(op, &format!("load_b_{stride}"), WORKGROUP, |writer| writer.loads_of_b(stride))
             })
             .into(),
+        Op::Prefetch => vec![case(op, op.row().mnemonic, WORKGROUP, |writer| writer.prefetches())],
         Op::WaitLaunches => vec![case(op, op.row().mnemonic, WORKGROUP, |writer| writer.waits())],
         Op::Barrier => vec![case(op, op.row().mnemonic, WORKGROUP, |writer| writer.barriers())],
         _ => vec![],
@@ -142,6 +143,15 @@ impl<'k> Writer<'k> {
         shared.store(self.lane * 4, stored);
         k.barrier();
         self.keep(shared.load_b(of_cluster, stride));
+    }
+
+    /// Before what is there is read.
+    fn prefetches(&self) {
+        let from = self.buffer("from", Scalar::U32, Space::Read, Contents::Words, INVOCATIONS);
+        for at in [self.i, self.k.u32(KNOWN)] {
+            from.prefetch(at);
+            self.keep(from.load(at));
+        }
     }
 
     /// In the first turn of a loop, after what no launch writes has been read and before all else.

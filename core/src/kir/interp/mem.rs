@@ -255,6 +255,7 @@ impl Machine<'_> {
         match (inst.op, inst.attr) {
             (Op::Barrier, _) => self.memory.epoch += 1,
             (Op::WaitLaunches, _) => self.is_early = false,
+            (Op::Prefetch, Attr::Object(id)) => return self.prefetch(inst, id, active),
             (Op::Store, Attr::Object(id)) => return self.store(inst, id, active),
             (Op::LoadB, Attr::Columns { of, stride }) => return self.load_b(inst, of, stride, active),
             (Op::CopyAsync, Attr::Copy { to, from }) => return self.begin_copy(inst, to, from, active),
@@ -268,6 +269,16 @@ impl Machine<'_> {
             }
             (_, Attr::Object(id)) => return self.load(inst, id, active),
             _ => unreachable!("`{}` has another attribute", inst.op.row().mnemonic),
+        }
+        Ok(())
+    }
+
+    /// Only looks whether the elements exist.
+    fn prefetch(&mut self, inst: &Inst, id: ObjectId, active: &Active) -> Result<(), Trap> {
+        for lane in active.lanes() {
+            let index = self.registers[inst.operands[0].index()][lane];
+            let found = self.memory.objects[id.index()].at(index, 1);
+            found.map_err(|problem| self.trap(lane, self.kernel.inst_text(inst), problem))?;
         }
         Ok(())
     }

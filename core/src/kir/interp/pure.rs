@@ -70,6 +70,7 @@ impl Machine<'_> {
             | Op::CopyAsync
             | Op::CopyCommit
             | Op::CopyWait
+            | Op::Prefetch
             | Op::WaitLaunches
             | Op::Barrier
             | Op::LoadB => unreachable!("`{}` is of memory", inst.op.row().mnemonic),

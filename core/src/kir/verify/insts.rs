@@ -88,6 +88,7 @@ impl<'k> Verifier<'k> {
         }
         let (is_allowed, cannot) = match op {
             Op::Store => (object.space.is_writable(), "written"),
+            Op::Prefetch => (object.space == Space::Read, "prefetched"),
             _ => (object.space.is_readable(), "read"),
         };
         if !is_allowed {

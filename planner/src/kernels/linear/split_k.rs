@@ -31,6 +31,9 @@ pub struct SplitK {
     /// Workgroups that a multiprocessor should hold at once. Without being told, NVIDIA's assembler saves registers by loading
     /// late, and the loads of a superblock are not under way together.
     pub resident: u32,
+    /// Workgroups that ask for all of their weights at once, before they wait for the launches before: those that a device
+    /// begins at the same time. Others would ask twice for what they are about to read.
+    pub ahead: u32,
 }
 
 impl SplitK {
@@ -45,7 +48,7 @@ impl SplitK {
             false => (Form::Dot4, 2),
         };
         let tiles = x.tiles().min(most_tiles);
-        let one = Self { form, clusters: 1, groups: 1, tiles, rounds: 1, resident: 1 };
+        let one = Self { form, clusters: 1, groups: 1, tiles, rounds: 1, resident: 1, ahead: 0 };
 
         let step = (hardware.caps.subgroup / CLUSTER).max(1);
         // Compilers that are not told how many workgroups a multiprocessor should hold load late: where there are few
@@ -65,7 +68,8 @@ impl SplitK {
         };
         let tuning = (1..=most / step).rev().find_map(|steps| largest(steps * step));
         let tuning = tuning.unwrap_or(Self { clusters: step, ..one });
-        Self { resident: tuning.resident(weights.format()), ..tuning }
+        let resident = tuning.resident(weights.format());
+        Self { resident, ahead: resident * hardware.multiprocessors, ..tuning }
     }
 
     /// For so many registers as an invocation needs, of the 65,536 of a multiprocessor.
@@ -110,6 +114,7 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
         let first_group = workgroup / tile_blocks * tuning.groups;
         let first_tile = workgroup % tile_blocks * tuning.tiles;
 
+        prefetch(k, &operands, weights, tuning, first_group);
         let slots = tuning.rounds * tuning.clusters;
         let zeros = vec![k.f32(0.0); block.outputs_of_invocation() as usize];
         let sums = k.fold_any([k.u32(0), k.u32(superblocks)], slots, &zeros, |first_s, sums| {
@@ -134,6 +139,29 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
     });
     let grid = Grid::Fixed(row_blocks * tile_blocks);
     GridKernel { kernel, grid, flags_a_row: epilogue.flags_a_row(weights.rows()) }
+}
+
+/// Words of a line of a cache.
+const LINE_LEN: u32 = 32;
+
+/// Asks for the weights of the first groups behind those that registers are about to hold, a line an invocation.
+fn prefetch<'k>(
+    k: &'k Build,
+    operands: &Operands<'k>,
+    weights: WeightLayout,
+    tuning: SplitK,
+    first_group: V<'k>,
+) {
+    let (len, superblocks) = (weights.group_len(), weights.superblocks());
+    let held = len / superblocks * tuning.clusters.min(superblocks) / LINE_LEN * LINE_LEN;
+    if tuning.ahead == 0 || held >= len {
+        return;
+    }
+    let offset = k.local_id() * LINE_LEN + held;
+    let begins_ahead = k.group_id().lt(k.u32(tuning.ahead));
+    k.when(begins_ahead.select(offset.lt(k.u32(len)), k.constant(Scalar::Bool.into(), 0)), || {
+        operands.weights.prefetch(first_group * len + offset);
+    });
 }
 
 /// What the clusters of a workgroup hand to each other: `[slot][group][tile][weight row 0..15][row of the tile]`.

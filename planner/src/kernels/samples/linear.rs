@@ -55,7 +55,7 @@ pub fn split_k_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
         let tuning = match TUNINGS.get(tuning / 2) {
             Some(&[clusters, groups, tiles, rounds]) => {
                 let form = [Form::Matrix, Form::Dot4][tuning % 2];
-                SplitK { form, clusters, groups, tiles, rounds, resident: 1 }
+                SplitK { form, clusters, groups, tiles, rounds, resident: 1, ahead: groups }
             }
             None => SplitK::new(case.weights, case.x, &USED[tuning - 2 * TUNINGS.len()]),
         };
