@@ -20,10 +20,11 @@ use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::region::Regions;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 use unisonic_cuda::ptx::{Target, emit};
-use unisonic_planner::kernels::linear::Epilogue;
+use unisonic_planner::kernels::linear::{Epilogue, Residual};
 use unisonic_planner::kernels::of_plan::Template;
 use unisonic_planner::kernels::{
-    A16Form, Attention, KvLayout, MergedRows, Outputs, PrefillShape, PrepareQuery, RmsNorm, Rope, WriteKv,
+    A16Form, Attention, KvLayout, MergeShape, MergedRows, Outputs, PrefillShape, PrepareQuery, RmsNorm, Rope,
+    WriteKv,
 };
 
 /// A path of this crate.
@@ -66,6 +67,16 @@ pub fn templates() -> Vec<(String, Kernel)> {
             ));
         }
     }
+    let bias = Epilogue { bias: true, ..Epilogue::default() };
+    let residual = Epilogue { add: Some(Residual::Buffer), ..Epilogue::default() };
+    for (name, epilogue) in [("bias", bias), ("residual", residual)] {
+        for (format, rows) in
+            [(BlockFormat::Q4_K, 1), (BlockFormat::Q6_K, 1), (BlockFormat::Q4_K, 4), (BlockFormat::Q4_K, 16)]
+        {
+            let template = linear_with(WeightFormat::Block(format), rows, epilogue);
+            templates.push((format!("linear {} {rows} {name}", format.name()), template));
+        }
+    }
     let regions = Regions::read_by(&[WeightFormat::Block(BlockFormat::Q4_K)]);
     let form = A16Form { width: 3584, tile_rows: 1, regions };
     let (a16, f32) = (Outputs { f32: false, a16: Some(form) }, Outputs { f32: true, a16: None });
@@ -73,6 +84,7 @@ pub fn templates() -> Vec<(String, Kernel)> {
     let attention = Attention { layout, heads, kappa: 0.127, window: None, soft_cap: None };
     let prefill = PrefillShape::new(attention, &Hardware::SM_86).unwrap();
     let prefill = Template::AttentionPrefill(attention, prefill);
+    let merge = MergeShape { rows: MergedRows::All, one_group: false };
     let rope = Some(Rope { style: RopeStyle::HalfSplit, pairs: head_len / 2 });
     let norm = RmsNorm { width: 3584, eps: 1e-6, add: false, outputs: a16 };
     let query = PrepareQuery { heads, head_len, norm_eps: None, rope };
@@ -84,7 +96,7 @@ pub fn templates() -> Vec<(String, Kernel)> {
         ("prepare_query".to_owned(), Template::PrepareQuery(query)),
         ("write_kv".to_owned(), Template::WriteKv(WriteKv { layout, norm_eps: None, rope })),
         ("attention_decode".to_owned(), Template::AttentionDecode(attention, 1)),
-        ("attention_merge".to_owned(), Template::AttentionMerge(attention, f32, MergedRows::All)),
+        ("attention_merge".to_owned(), Template::AttentionMerge(attention, f32, merge)),
         ("attention_prefill".to_owned(), prefill),
     ]);
     let kernel = |template: Template| template.kernel(&Hardware::SM_86).kernel;
@@ -119,8 +131,12 @@ fn side_by_side(kernels: &[Kernel]) -> Kernel {
 
 /// A linear layer as wide as the model.
 fn linear(format: WeightFormat, rows: usize) -> Template {
+    linear_with(format, rows, Epilogue::default())
+}
+
+fn linear_with(format: WeightFormat, rows: usize, epilogue: Epilogue) -> Template {
     let weights = WeightLayout::new(format, 18944, 3584).unwrap();
-    Template::Linear(weights, ActivationLayout::new(rows, 3584).unwrap(), Epilogue::default())
+    Template::Linear(weights, ActivationLayout::new(rows, 3584).unwrap(), epilogue)
 }
 
 /// All kernels that tests emit for a target beside the filetests: each operation, random ones, and the

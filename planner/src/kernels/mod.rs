@@ -28,7 +28,8 @@ pub mod samples;
 pub use a16::A16Form;
 pub use argmax::{argmax_join, argmax_parts};
 pub use attention::{
-    Attention, DecodeShape, MergedRows, PrefillShape, attention_decode, attention_merge, attention_prefill,
+    Attention, DecodeShape, MergeShape, MergedRows, PrefillShape, attention_decode, attention_merge,
+    attention_prefill,
 };
 pub use embed::{embed_blocks, embed_floats};
 pub(crate) use fit::misfit;

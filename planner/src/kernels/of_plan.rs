@@ -16,7 +16,8 @@ use unisonic_core::planes::region::Regions;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 
 use super::attention::{
-    Attention, DecodeShape, MergedRows, PrefillShape, attention_decode, attention_merge, attention_prefill,
+    Attention, DecodeShape, MergeShape, MergedRows, PrefillShape, attention_decode, attention_merge,
+    attention_prefill,
 };
 use super::fit::misfit;
 use super::grid::GridKernel;
@@ -51,7 +52,7 @@ pub enum Template {
     /// [`attention_decode`]: rows times groups.
     AttentionDecode(Attention, u32),
     /// [`attention_merge`].
-    AttentionMerge(Attention, Outputs, MergedRows),
+    AttentionMerge(Attention, Outputs, MergeShape),
     /// [`attention_prefill`]: its shape says how many rows a tile has.
     AttentionPrefill(Attention, PrefillShape),
     /// [`gate`]: function, width.
@@ -99,7 +100,7 @@ impl Template {
             Template::AttentionDecode(attention, states) => {
                 attention_decode(attention, DecodeShape::new(attention, states, hardware))
             }
-            Template::AttentionMerge(attention, outputs, rows) => attention_merge(attention, outputs, rows),
+            Template::AttentionMerge(attention, outputs, shape) => attention_merge(attention, outputs, shape),
             Template::AttentionPrefill(attention, shape) => attention_prefill(attention, shape),
             Template::Gate(activation, width, outputs) => gate(activation, width, outputs, of_superblocks),
             Template::Add(width) => add(width),
@@ -274,7 +275,8 @@ impl Reader<'_> {
             return Ok(vec![Template::AttentionPrefill(attention, shape)]);
         }
         let states = rows.saturating_mul(self.shape.groups);
-        let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?, MergedRows::All);
+        let shape = MergeShape { rows: MergedRows::All, one_group: self.shape.groups == 1 };
+        let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?, shape);
         Ok(vec![Template::AttentionDecode(attention, states), merge])
     }
 

@@ -8,20 +8,20 @@
 use unisonic_core::plan::{BufferId, Op, Plan};
 
 use crate::kernels::of_plan::{PlanTemplates, Template};
-use crate::kernels::{MergedRows, Outputs};
+use crate::kernels::{MergeShape, MergedRows, Outputs};
 
 /// Moves the end of each attention to the step that quantises its result, if nobody else reads that.
 pub fn quantize_in_merge(plan: &Plan, found: &mut PlanTemplates) {
     for step in 0..plan.steps.len() {
         let Some((quantize, rows)) = quantizing_step(plan, step) else { continue };
         let template = |step: usize| found.of_step[step].last().map(|&number| found.templates[number]);
-        let (Some(Template::AttentionMerge(attention, ..)), Some(Template::Quantize(form))) =
+        let (Some(Template::AttentionMerge(attention, _, shape)), Some(Template::Quantize(form))) =
             (template(step), template(quantize))
         else {
             continue;
         };
         let outputs = Outputs { f32: false, a16: Some(form) };
-        let number = found.number(Template::AttentionMerge(attention, outputs, rows));
+        let number = found.number(Template::AttentionMerge(attention, outputs, MergeShape { rows, ..shape }));
         found.of_step[step].pop();
         found.of_step[step + 1..quantize].iter_mut().for_each(Vec::clear);
         found.of_step[quantize] = vec![number];

@@ -38,7 +38,7 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Row::Rules => f.write_str("rules"),
-            Row::SplitK(SplitK { form, clusters, groups, tiles, rounds, resident }) => {
+            Row::SplitK(SplitK { form, clusters, groups, tiles, rounds, resident, ahead }) => {
                 let form = match form {
                     Form::Matrix => "matrix",
                     Form::Dot4 => "dot4",
@@ -46,7 +46,7 @@ impl fmt::Display for Row {
                 write!(
                     f,
                     "split-k form {form} clusters {clusters} groups {groups} tiles {tiles} rounds {rounds} \
-                     resident {resident}"
+                     resident {resident} ahead {ahead}"
                 )
             }
             Row::Tiled(Tiled { clusters: [along, across], groups, tiles, stages, resident }) => write!(

@@ -10,7 +10,16 @@ use super::super::quantize::{Outputs, Results};
 use super::super::reduce::CLUSTER;
 use super::super::{GridKernel, ROW_LANES};
 use super::state::State;
-use super::{Attention, GROUP, Seen};
+use super::{Attention, GROUP, Seen, States};
+
+/// What a merge is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MergeShape {
+    /// Which rows of the batch have a result.
+    pub rows: MergedRows,
+    /// Whether no row sees more than the first group, and there is a place for one: nothing has to be merged.
+    pub one_group: bool,
+}
 
 /// Which rows of the batch the rows of the result are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,45 +35,42 @@ pub enum MergedRows {
 ///
 /// Buffers: `group_maxima`, `group_sums`, `group_outputs` (there `maxima`, `sums`, `outputs`: A16 has sums of
 /// its own); `positions`, a u32 a row of the result; `indices` likewise, if rows are selected; `out`, rows of
-/// `heads*head_len` f32, if asked; the regions of A16 and `flags`, a word a superblock, if asked. Parameter:
-/// `groups`, as there. Reads 4 bytes an element and group, writes 4 and about 2; about 15 operations an
-/// element and group.
-pub fn attention_merge(attention: Attention, outputs: Outputs, rows: MergedRows) -> GridKernel {
+/// `heads*head_len` f32, if asked; the regions of A16 and `flags`, a word a superblock, if asked. Parameter: `groups`, as
+/// there. With one group there are no `group_maxima`, `positions` and `groups`. Reads 4 bytes an element and group, writes 4
+/// and about 2; about 15 operations an element and group.
+pub fn attention_merge(attention: Attention, outputs: Outputs, shape: MergeShape) -> GridKernel {
     let head_len = attention.layout.head_len;
     assert!(head_len.is_multiple_of(16) && head_len <= ROW_LANES, "heads of {head_len}");
     let width = attention.heads * head_len;
     let workgroups_a_row = width.div_ceil(ROW_LANES);
     let kernel: Kernel = kernel("attention_merge", ROW_LANES, |k| {
-        let (maxima, sums) = (k.read("group_maxima", Scalar::I32), k.read("group_sums", Scalar::F32));
-        let group_outputs = k.read("group_outputs", Scalar::F32);
-        let positions = k.read("positions", Scalar::U32);
-        let indices = (rows == MergedRows::Selected).then(|| k.read("indices", Scalar::U32));
+        let maxima = (!shape.one_group).then(|| k.read("group_maxima", Scalar::I32));
+        let (sums, outputs_of_groups) =
+            (k.read("group_sums", Scalar::F32), k.read("group_outputs", Scalar::F32));
+        let several = maxima.map(|maxima| {
+            let (positions, groups) = (k.read("positions", Scalar::U32), k.param("groups", Scalar::U32));
+            let states = States { maxima, sums, outputs: outputs_of_groups, head_len, groups };
+            (positions, states)
+        });
+        let indices = (shape.rows == MergedRows::Selected).then(|| k.read("indices", Scalar::U32));
         let results = Results::declare(k, width, outputs);
-        let groups = k.param("groups", Scalar::U32);
         let scratch = k.shared("scratch", Scalar::F32, ROW_LANES);
         let (row, part, lane) =
             (k.group_id() / workgroups_a_row, k.group_id() % workgroups_a_row, k.local_id());
         let element = part * ROW_LANES + lane;
         let from = indices.map_or(row, |indices| indices.load(row));
-        let seen = Seen::new(k, positions.load(row), attention.window);
-        let first = seen.first_chunk() / GROUP;
-        let end = (seen.end_chunk() - 1) / GROUP + 1;
+        let seen =
+            several.map(|(positions, states)| (Seen::new(k, positions.load(row), attention.window), states));
 
         // Past the row are zeros.
         let [o] = k.choose(
             element.lt(k.u32(width)),
             || {
                 let (head, d) = (from * attention.heads + element / head_len, element % head_len);
-                let merged = k.fold(first, end, 1, State::none(k).parts(), |group, merged| {
-                    let state = head * groups + group;
-                    let later = State {
-                        max: maxima.load(state),
-                        sum: sums.load(state),
-                        output: group_outputs.load(state * head_len + d),
-                    };
-                    State::from_parts(merged).merge(k, later, group.eq(first)).parts()
-                });
-                let State { sum, output, .. } = State::from_parts(merged);
+                let (sum, output) = match seen {
+                    Some((seen, states)) => states.merged(k, seen, head, d),
+                    None => (sums.load(head), outputs_of_groups.load(head * head_len + d)),
+                };
                 [snap(k, output * recip(k, sum))]
             },
             || [k.f32(0.0)],
@@ -82,6 +88,25 @@ pub fn attention_merge(attention: Attention, outputs: Outputs, rows: MergedRows)
     });
     let flags_a_row = outputs.a16.map_or(0, |form| form.superblocks());
     GridKernel::rows(kernel, workgroups_a_row).with_flags(flags_a_row)
+}
+
+impl<'k> States<'k> {
+    /// L and dimension `d` of O of all groups that a row sees, of a head among those of all rows.
+    fn merged(&self, k: &'k Build, seen: Seen<'k>, head: V<'k>, d: V<'k>) -> (V<'k>, V<'k>) {
+        let first = seen.first_chunk() / GROUP;
+        let end = (seen.end_chunk() - 1) / GROUP + 1;
+        let merged = k.fold(first, end, 1, State::none(k).parts(), |group, merged| {
+            let state = head * self.groups + group;
+            let later = State {
+                max: self.maxima.load(state),
+                sum: self.sums.load(state),
+                output: self.outputs.load(state * self.head_len + d),
+            };
+            State::from_parts(merged).merge(k, later, group.eq(first)).parts()
+        });
+        let State { sum, output, .. } = State::from_parts(merged);
+        (sum, output)
+    }
 }
 
 /// `FWHT(o)*2^-s'` of heads whose elements are on neighbouring invocations; a block of the transform never

@@ -17,7 +17,7 @@ mod prefill;
 mod state;
 
 pub use decode::{DecodeShape, attention_decode};
-pub use merge::{MergedRows, attention_merge};
+pub use merge::{MergeShape, MergedRows, attention_merge};
 pub use prefill::{PrefillShape, attention_prefill};
 
 use unisonic_core::kir::build::{Build, Mem, V};

@@ -127,7 +127,8 @@ pub fn half_staged(
             let (half, tile, group) = (i % 2, i / 2 % tuning.tiles, i / 2 / tuning.tiles);
             let weight_row = (first_group + group) * 16 + half * 8 + place.g;
             let row = (first_tile + tile) * 4 + place.t;
-            output.finish(sum, weight_row, row, yes, TILE_ROWS as u32);
+            let at = output.at(weight_row, row, yes);
+            output.finish(sum, &at, TILE_ROWS as u32, &output.load_addends(&at));
         }
     });
     let grid = Grid::Fixed(row_blocks * tile_blocks);

@@ -60,17 +60,46 @@ impl<'k> Output<'k> {
         Self { k, epilogue, weight_rows, rows, bias, add, out, flags }
     }
 
-    /// `out = [add +] snap(acc [+ bias])` of a weight row and row, if they exist and `holds`.
-    ///
-    /// All invocations of a workgroup come here together. Runs of `8*together` of them have 8 weight rows of each of
-    /// `together` rows, the row running faster; nobody's number is used for anything else.
-    pub fn finish(&self, acc: V<'k>, weight_row: V<'k>, row: V<'k>, holds: V<'k>, together: u32) {
+    /// A result of the invocation, which exists if weight row and row do and `holds`.
+    pub fn at(&self, weight_row: V<'k>, row: V<'k>, holds: V<'k>) -> At<'k> {
         let (k, n) = (self.k, self.k.u32(self.weight_rows));
         let no = k.constant(Scalar::Bool.into(), 0);
         let exists = weight_row.lt(n).select(row.lt(k.u32(self.rows)), no).select(holds, no);
         let at_bias = weight_row.min(n - 1);
         let at = row.min(k.u32(self.rows - 1)) * self.weight_rows + at_bias;
-        let acc = self.bias.map_or(acc, |bias| acc + bias.load(at_bias));
+        At { weight_row, row, holds, exists, at_bias, at }
+    }
+
+    /// Elements that are added to a result where it exists: of the bias before it is snapped, of the residual after that.
+    pub fn addends(&self, at: &At<'k>) -> Vec<(Mem<'k>, V<'k>)> {
+        let residual = match self.epilogue.add {
+            Some(Residual::Buffer) => self.add,
+            Some(Residual::InPlace) => Some(self.out),
+            None => None,
+        };
+        let bias = self.bias.map(|bias| (bias, at.at_bias));
+        bias.into_iter().chain(residual.map(|residual| (residual, at.at))).collect()
+    }
+
+    /// Them, loaded.
+    pub fn load_addends(&self, at: &At<'k>) -> Vec<V<'k>> {
+        let load = |(from, element): (Mem<'k>, V<'k>)| {
+            let [loaded] = self.k.choose(at.exists, || [from.load(element)], || [self.k.f32(0.0)]);
+            loaded
+        };
+        self.addends(at).into_iter().map(load).collect()
+    }
+
+    /// `out = [add +] snap(acc [+ bias])` of a result, if it exists, with the values of [`Self::addends`].
+    ///
+    /// All invocations of a workgroup come here together. Runs of `8*together` of them have 8 weight rows of each of
+    /// `together` rows, the row running faster; nobody's number is used for anything else.
+    pub fn finish(&self, acc: V<'k>, at: &At<'k>, together: u32, addends: &[V<'k>]) {
+        let k = self.k;
+        let At { weight_row, row, holds, exists, at, .. } = *at;
+        let no = k.constant(Scalar::Bool.into(), 0);
+        let (bias, residual) = addends.split_at(usize::from(self.bias.is_some()));
+        let acc = bias.iter().fold(acc, |acc, &bias| acc + bias);
         let y = snap(k, acc);
         if let Some(flags) = self.flags {
             let is_out = exists.select(is_below(k, y, LOGIT_LIMIT).select(k.u32(0), k.u32(1)), k.u32(0));
@@ -87,13 +116,22 @@ impl<'k> Output<'k> {
                 flags.store(row * flags_a_row + (weight_row >> 3), any);
             });
         }
-        k.when(exists, || {
-            let residual = match self.epilogue.add {
-                Some(Residual::Buffer) => self.add,
-                Some(Residual::InPlace) => Some(self.out),
-                None => None,
-            };
-            self.out.store(at, residual.map_or(y, |residual| residual.load(at) + y));
-        });
+        let sum = residual.iter().fold(y, |y, &residual| residual + y);
+        k.when(exists, || self.out.store(at, sum));
     }
+}
+
+/// Where a result is.
+#[derive(Clone, Copy)]
+pub struct At<'k> {
+    weight_row: V<'k>,
+    row: V<'k>,
+    /// Whether it is this invocation that has it.
+    holds: V<'k>,
+    /// Whether there is such a result.
+    pub exists: V<'k>,
+    /// Element of the bias; of what exists if the weight row does not.
+    at_bias: V<'k>,
+    /// Element of the result.
+    pub at: V<'k>,
 }

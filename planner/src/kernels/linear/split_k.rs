@@ -11,7 +11,7 @@ use super::super::reduce::CLUSTER;
 use super::super::{Grid, GridKernel};
 use super::Form;
 use super::operands::{Activations, Columns, Global, Operands, Place};
-use super::output::{Epilogue, Output};
+use super::output::{At, Epilogue, Output};
 use super::totals::{Multiply, Unit, scaled_totals};
 
 /// What may be chosen freely: the result does not depend on it.
@@ -116,16 +116,34 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
 
         prefetch(k, &operands, weights, tuning, first_group);
         let slots = tuning.rounds * tuning.clusters;
-        let zeros = vec![k.f32(0.0); block.outputs_of_invocation() as usize];
-        let sums = k.fold_any([k.u32(0), k.u32(superblocks)], slots, &zeros, |first_s, sums| {
-            k.each(k.u32(0), k.u32(tuning.rounds), 1, |round| {
+        let first = [first_group, first_tile];
+        // With more tiles there are no registers for it.
+        let is_early = (epilogue.bias || epilogue.add.is_some()) && tuning.tiles == 1;
+        let addends: Vec<Addend<'_>> = match is_early {
+            true => block.results(k, &output, first).iter().flat_map(|at| addends_of(&output, at)).collect(),
+            false => vec![],
+        };
+        let outputs = block.outputs_of_invocation() as usize;
+        let zeros = vec![k.f32(0.0); outputs + addends.len()];
+        let carried = k.fold_any([k.u32(0), k.u32(superblocks)], slots, &zeros, |first_s, carried| {
+            let (sums, loaded) = carried.split_at(outputs);
+            let rounds = [k.u32(0), k.u32(tuning.rounds)];
+            let loaded = k.fold_any(rounds, 1, loaded, |round, loaded| {
                 let slot = round * tuning.clusters + block.place.cluster;
                 let s = first_s + slot;
                 // All clusters go through all rounds; what is past the end is the last superblock once more, not stored.
                 let s_of_unit = s.min(k.u32(superblocks - 1));
+                let at = Superblock { first_group, first_tile, s: s_of_unit };
+                let units = block.units(k, &operands, at);
+                // The first weights are on their way while the launches that make the rows go on, and what is added at the
+                // end while there is something to compute.
                 let is_first = (first_s + round).eq(k.u32(0));
-                let at = Superblock { first_group, first_tile, s: s_of_unit, is_first };
-                block.compute(k, &operands, at, partials, slot, s.lt(k.u32(superblocks)));
+                k.when(is_first, || k.wait_launches());
+                let loaded =
+                    addends.iter().zip(loaded).map(|(addend, &kept)| addend.load_first(k, is_first, kept));
+                let loaded = loaded.collect();
+                block.compute(k, &operands, (at, units), partials, slot, s.lt(k.u32(superblocks)));
+                loaded
             });
             k.barrier();
             let end = (k.u32(superblocks) - first_s).min(k.u32(slots));
@@ -133,9 +151,18 @@ pub fn split_k(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, t
             if slots < superblocks {
                 k.barrier();
             }
-            sums
+            [sums, loaded].concat()
         });
-        block.finish(k, &output, (first_group, first_tile), sums);
+        let (sums, loaded) = carried.split_at(outputs);
+        // Where results are is found once more: registers would have to hold it all the time.
+        for (i, (at, &sum)) in block.results(k, &output, first).iter().zip(sums).enumerate() {
+            let of_result = loaded.len() / outputs;
+            let addends = match is_early {
+                true => loaded[i * of_result..][..of_result].to_vec(),
+                false => output.load_addends(at),
+            };
+            output.finish(sum, at, x.tile_rows(), &addends);
+        }
     });
     let grid = Grid::Fixed(row_blocks * tile_blocks);
     GridKernel { kernel, grid, flags_a_row: epilogue.flags_a_row(weights.rows()) }
@@ -164,6 +191,29 @@ fn prefetch<'k>(
     });
 }
 
+/// What is added to a result.
+struct Addend<'k> {
+    from: Mem<'k>,
+    element: V<'k>,
+    /// Whether there is such a result.
+    exists: V<'k>,
+}
+
+fn addends_of<'k>(output: &Output<'k>, at: &At<'k>) -> impl Iterator<Item = Addend<'k>> {
+    let exists = at.exists;
+    output.addends(at).into_iter().map(move |(from, element)| Addend { from, element, exists })
+}
+
+impl<'k> Addend<'k> {
+    /// Loads it in the first turn of a loop, and keeps it in the others.
+    fn load_first(&self, k: &'k Build, is_first: V<'k>, kept: V<'k>) -> V<'k> {
+        let no = k.constant(Scalar::Bool.into(), 0);
+        let is_loaded = is_first.select(self.exists, no);
+        let [loaded] = k.choose(is_loaded, || [self.from.load(self.element)], || [kept]);
+        loaded
+    }
+}
+
 /// What the clusters of a workgroup hand to each other: `[slot][group][tile][weight row 0..15][row of the tile]`.
 #[derive(Clone, Copy)]
 struct Partials<'k> {
@@ -178,8 +228,6 @@ struct Superblock<'k> {
     first_group: V<'k>,
     first_tile: V<'k>,
     s: V<'k>,
-    /// Whether the workgroup begins with it.
-    is_first: V<'k>,
 }
 
 impl<'k> Partials<'k> {
@@ -197,27 +245,28 @@ impl<'k> Partials<'k> {
         self.outputs().div_ceil(self.tuning.clusters * 32)
     }
 
+    /// The weights of a superblock for a cluster.
+    fn units(&self, k: &'k Build, operands: &Operands<'k>, at: Superblock<'k>) -> Vec<Unit<'k>> {
+        let last_group = k.u32(self.weights.groups() - 1);
+        let unit = |i: u32| {
+            let group = (at.first_group + i).min(last_group);
+            let from = Global { layout: self.weights, operands: *operands, group, s: at.s };
+            Unit::load(self.weights.format(), &self.place, &from)
+        };
+        (0..self.tuning.groups).map(unit).collect()
+    }
+
     /// `T*D` of a superblock by a cluster.
     fn compute(
         &self,
         k: &'k Build,
         operands: &Operands<'k>,
-        at: Superblock<'k>,
+        (at, units): (Superblock<'k>, Vec<Unit<'k>>),
         partials: Mem<'k>,
         slot: V<'k>,
         exists: V<'k>,
     ) {
         let (form, place, tile_rows) = (self.tuning.form, self.place, self.x.tile_rows());
-        let last_group = k.u32(self.weights.groups() - 1);
-        let units: Vec<Unit<'k>> = (0..self.tuning.groups)
-            .map(|i| {
-                let group = (at.first_group + i).min(last_group);
-                let from = Global { layout: self.weights, operands: *operands, group, s: at.s };
-                Unit::load(self.weights.format(), &place, &from)
-            })
-            .collect();
-        // The first weights are on their way while the launches that make the rows go on.
-        k.when(at.is_first, || k.wait_launches());
         let last_tile = k.u32(self.x.tiles() - 1);
         let columns: Vec<(u32, Columns<'k>)> = (0..self.tuning.tiles)
             .flat_map(|i| {
@@ -262,16 +311,18 @@ impl<'k> Partials<'k> {
         at.min(k.u32(self.outputs() - 1))
     }
 
-    fn finish(&self, k: &'k Build, output: &Output<'k>, first: (V<'k>, V<'k>), sums: Vec<V<'k>>) {
+    /// Where the results of an invocation are.
+    fn results(&self, k: &'k Build, output: &Output<'k>, first: [V<'k>; 2]) -> Vec<At<'k>> {
         let tile_rows = self.x.tile_rows();
-        for (i, sum) in (0..).zip(sums) {
+        let result = |i: u32| {
             let holds = (k.local_id() + i * self.tuning.clusters * 32).lt(k.u32(self.outputs()));
             let at = self.output(k, i);
             let (block, inside) = (at / self.block(), at % self.block());
             let (group, tile) = (block / self.tuning.tiles, block % self.tuning.tiles);
-            let weight_row = (first.0 + group) * 16 + inside / tile_rows;
-            let row = (first.1 + tile) * 4 + inside % tile_rows;
-            output.finish(sum, weight_row, row, holds, tile_rows);
-        }
+            let weight_row = (first[0] + group) * 16 + inside / tile_rows;
+            let row = (first[1] + tile) * 4 + inside % tile_rows;
+            output.at(weight_row, row, holds)
+        };
+        (0..self.outputs_of_invocation()).map(result).collect()
     }
 }

@@ -120,7 +120,8 @@ pub fn tiled(weights: WeightLayout, x: ActivationLayout, epilogue: Epilogue, tun
             let (half, tile, group) = (i % 2, i / 2 % tuning.tiles, i / 2 / tuning.tiles);
             let weight_row = (first[0] + of_cluster[0] + group) * 16 + half * 8 + place.g;
             let row = (first[1] + of_cluster[1] + tile) * 4 + place.t;
-            output.finish(sum, weight_row, row, yes, TILE_ROWS as u32);
+            let at = output.at(weight_row, row, yes);
+            output.finish(sum, &at, TILE_ROWS as u32, &output.load_addends(&at));
         }
     });
     let grid = Grid::Fixed(row_blocks * tile_blocks);

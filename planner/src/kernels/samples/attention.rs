@@ -10,8 +10,8 @@ use unisonic_core::numerics::merge::{GROUP_CHUNKS, Merger, State};
 
 use super::super::kv::KEYS;
 use super::super::{
-    Attention, DecodeShape, KvLayout, MergedRows, PrefillShape, attention_decode, attention_merge,
-    attention_prefill,
+    Attention, DecodeShape, KvLayout, MergeShape, MergedRows, PrefillShape, attention_decode,
+    attention_merge, attention_prefill,
 };
 use super::buffers::Buffers;
 use super::cache::{Token, positions, sequences, tokens};
@@ -204,8 +204,13 @@ pub fn attention_decode_samples(extent: Extent) -> Box<dyn Iterator<Item = Sampl
 /// Samples of [`attention_merge`], over chunks with states that no cache needs to have.
 pub fn attention_merge_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     const HEADS: [u32; 5] = [3, 1, 2, 7, 14];
-    const ROWS: [&[(u32, u32)]; 4] =
-        [&[(0, 1023), (0, 1024), (0, 5000)], &[(0, 0)], &[(0, 8191), (0, 2048)], &[(0, 3000); 4]];
+    const ROWS: [&[(u32, u32)]; 5] = [
+        &[(0, 1023), (0, 1024), (0, 5000)],
+        &[(0, 0)],
+        &[(0, 8191), (0, 2048)],
+        &[(0, 3000); 4],
+        &[(0, 1023), (1, 200), (2, 63)],
+    ];
     let sizes = [HEAD_LENS.len(), HEADS.len(), WINDOWS.len(), ROWS.len(), OUTPUTS.len(), DEVICES.len()];
     let choices = extent.combinations_with_drawn(sizes, 2).into_iter();
     Box::new(choices.map(|[head_len, heads, window, rows, to, device]| {
@@ -213,16 +218,19 @@ pub fn attention_merge_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample
             (attention(HEAD_LENS[head_len], [HEADS[heads], 1], window, 0), tokens(ROWS[rows]));
         let head_len = attention.layout.head_len;
         let chunks = invented_chunks(attention, &rows);
-        let groups = groups_of(&rows) + (heads % 2) as u32;
+        let groups = groups_of(&rows) + u32::from(heads == 1);
+        let one_group = groups == 1;
         // Whoever merges what is not there sees its M win and gets a NaN.
         let states = state_buffers(&chunks, head_len, groups, i32::MAX as u32);
+        let states = states.into_iter().skip(usize::from(one_group));
         // Of several rows the last and the first, or all.
         let (merged_rows, selected) = match rows.len() {
             count if count > 1 && heads % 2 == 0 => (MergedRows::Selected, vec![count - 1, 0]),
             count => (MergedRows::All, (0..count).collect()),
         };
         let selected_rows: Vec<Token> = selected.iter().map(|&row| rows[row]).collect();
-        let buffers = Buffers::default().read_all(states).read(word_bytes(&positions(&selected_rows)));
+        let positions = (!one_group).then(|| word_bytes(&positions(&selected_rows)));
+        let buffers = Buffers::default().read_all(states).read_all(positions);
         let indices: Vec<u32> = selected.iter().map(|&row| row as u32).collect();
         let buffers = buffers.read_all((merged_rows == MergedRows::Selected).then(|| word_bytes(&indices)));
         let width = (attention.heads * head_len) as usize;
@@ -230,9 +238,10 @@ pub fn attention_merge_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample
         let of_row = |&row: &usize| &chunks[row * attention.heads as usize..][..attention.heads as usize];
         let chunks: Vec<Chunks> = selected.iter().flat_map(of_row).cloned().collect();
         let buffers = results(buffers, outputs, &finished(&chunks), width, |_| true);
-        let template = attention_merge(attention, outputs, merged_rows);
+        let template = attention_merge(attention, outputs, MergeShape { rows: merged_rows, one_group });
         let name = format!("attention_merge {attention:?}, {outputs:?}, {merged_rows:?} of {rows:?}");
-        Sample::new(name, template, selected.len() as u32, buffers, DEVICES[device]).with_params(vec![groups])
+        Sample::new(name, template, selected.len() as u32, buffers, DEVICES[device])
+            .with_params(if one_group { vec![] } else { vec![groups] })
     }))
 }
 
