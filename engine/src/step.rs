@@ -5,7 +5,7 @@ use std::ops::Range;
 use unisonic_core::plan::{Batch, PAGE_TOKENS, Picks, RangeFlag, RunProfile};
 
 use crate::kv::{CommonSlots, locked};
-use crate::{Engine, EngineError, Sample, Session};
+use crate::{Engine, EngineError, Greedy, Sample, Session};
 
 /// Tokens that a session gets in a step. Its last page must be its own ([`Engine::own_tail`]).
 pub(crate) struct Part<'a> {
@@ -95,6 +95,36 @@ impl Engine {
             start = end;
         }
         Ok(())
+    }
+
+    /// Appends tokens to each of some sequences, all in one step, and says the most likely token after each of them,
+    /// sequence by sequence. They are together at most [`Self::chunk_rows`] and [`Self::max_outputs`] tokens.
+    ///
+    /// After an error each session holds its tokens before the one that failed.
+    pub fn pick_each(&mut self, parts: &mut [(&mut Session, &[u32])]) -> Result<Vec<u32>, EngineError> {
+        for (session, tokens) in parts.iter_mut() {
+            let len = session.tokens.len() + tokens.len();
+            self.check(session, len)?;
+            let again = self.own_tail(session)?;
+            self.extend(session, &again, again.len(), &mut |_, _| {})?;
+            self.reserve(session, len)?;
+        }
+        let parts = parts.iter_mut();
+        let mut step: Vec<Part<'_>> =
+            parts.map(|(session, tokens)| Part { session, tokens, first_output: 0 }).collect();
+        let mut found = Ok(vec![]);
+        self.step(&mut step, Look::AtTokens { runs: 1 }, &mut |_, _, output| {
+            let picked = output.and_then(|output| match output {
+                Output::Token(token) => Ok(token),
+                Output::Logits(logits) => Greedy.sample(logits, &[]),
+            });
+            match (&mut found, picked) {
+                (Ok(all), Ok(token)) => all.push(token),
+                (Ok(_), Err(error)) => found = Err(error),
+                (Err(_), _) => {}
+            }
+        })?;
+        found
     }
 
     /// End of the chunk that begins at `start`: at most `chunk_rows` rows of which at most `max_outputs` are

@@ -44,9 +44,15 @@ pub fn capacity(tests: &[Test], context: Option<u32>, trained: Option<u32>) -> a
     let needed = u32::try_from(longest).context("no context is that long")?;
     Ok(Capacity {
         context_len: Some(context.unwrap_or(needed)),
-        sequences: u32::try_from(measure::depths(tests).len()).context("too many depths")?,
-        max_outputs: 1,
+        sequences: sequences(tests).context("too many sequences")?,
+        max_outputs: tests.iter().map(Test::outputs).max().unwrap_or(1),
     })
+}
+
+/// Of all depths; none if nobody can count them.
+fn sequences(tests: &[Test]) -> Option<u32> {
+    let depths = measure::depths(tests);
+    depths.into_iter().try_fold(0u32, |all, depth| all.checked_add(measure::sequences(tests, depth)))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod machine;
 mod measure;
 mod model_facts;
 mod profile;
+mod recorded;
 mod report;
 mod results;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use clap::Args;
 use unisonic_core::format::GgufFile;
 use unisonic_core::plan::{PAGE_TOKENS, Plan};
 use unisonic_engine::Engine;
+use unisonic_engine::draft::MAX_VERIFY_ROWS;
 
 use self::bandwidth::Bandwidth;
 use self::machine::Machine;
@@ -42,8 +44,10 @@ use crate::{interrupt, model};
 
 const DETAILS: &str = "\
 A test is `prefill N` (reads N tokens, in chunks of --chunk) or `decode N` (reads N tokens, one after the other, and \
-computes the logits of each); with --depth D it follows D tokens that are in the KV cache already. Token ids are \
-fixed: none is chosen from the logits. Repetitions are interleaved: each round measures every test once, after one \
+computes the logits of each); `generate N` picks each token from the logits before it, `recorded N` checks guesses that \
+all come true, `verify N` is one step of N tokens of a sequence, `parallel N` one step of N sequences, and in all these \
+nobody looks at logits. With --depth D a test follows D tokens that are in the KV cache already. Token ids of \
+the others are fixed: none is chosen from the logits. Repetitions are interleaved: each round measures every test once, after one \
 round to warm up. Figures are medians; the quartiles show the spread.
 
 The floor of decode is the time to read a token's weights, keys and values once at the bandwidth that as many threads \
@@ -80,6 +84,15 @@ pub struct BenchArgs {
     /// Tokens that are generated greedily, each from the one before it, separated by commas; 0 measures none
     #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(0..=u32::MAX), default_value = "0")]
     generate: Vec<u32>,
+    /// Tokens that are generated with guesses that all come true, separated by commas
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(1..=u32::MAX))]
+    recorded: Vec<u32>,
+    /// Rows of steps that check guesses: tokens of one sequence, each with the most likely token after it, separated by commas
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', value_parser = whole(1..=MAX_VERIFY_ROWS as u32))]
+    verify: Vec<u32>,
+    /// Sequences of steps that give each its next token, separated by commas
+    #[arg(long, value_name = "SEQUENCES", value_delimiter = ',', value_parser = whole(1..=512u32))]
+    parallel: Vec<u32>,
     /// Tokens in the KV cache before a test begins, separated by commas
     #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', value_parser = whole(0..=u32::MAX), default_value = "0")]
     depth: Vec<u32>,
@@ -194,19 +207,27 @@ fn open_chart(path: &Path) -> anyhow::Result<File> {
     file.with_context(|| format!("cannot write the chart {}", path.display()))
 }
 
-/// What the options ask for: at each depth prefill, then decode, then generate.
+/// What the options ask for, depth by depth, in the order of the help.
 fn tests(args: &BenchArgs) -> anyhow::Result<Vec<Test>> {
     let mut tests = Vec::new();
     for &depth in &args.depth {
-        let works =
-            [(Work::Prefill, &args.prefill), (Work::Decode, &args.decode), (Work::Generate, &args.generate)];
+        let works = [
+            (Work::Prefill, &args.prefill),
+            (Work::Decode, &args.decode),
+            (Work::Generate, &args.generate),
+            (Work::Recorded, &args.recorded),
+            (Work::Verify, &args.verify),
+            (Work::Parallel, &args.parallel),
+        ];
         for (work, lengths) in works {
             let lengths = lengths.iter().filter(|&&tokens| tokens > 0);
             tests.extend(lengths.map(|&tokens| Test { work, tokens, depth }));
         }
     }
     if tests.is_empty() {
-        bail!("there is nothing to measure; give --prefill, --decode or --generate a number above 0");
+        bail!(
+            "there is nothing to measure; give --prefill, --decode, --generate, --recorded, --verify or --parallel a number above 0"
+        );
     }
     Ok(tests)
 }
@@ -227,7 +248,9 @@ struct Measured {
 /// A round to warm up, and the repetitions.
 fn measure(engine: &mut Engine, tests: &[Test], args: &BenchArgs) -> anyhow::Result<Measured> {
     let threads = engine.device().threads;
-    let filling = measure::depths(tests).iter().copied().map(u64::from).sum();
+    let depths = measure::depths(tests);
+    let tokens = |depth: &u32| u64::from(*depth) * u64::from(measure::sequences(tests, *depth));
+    let filling = depths.iter().map(tokens).sum();
     let bar = progress_bar("filling the cache", filling);
     let mut bench = Bench::new(engine, tests, &|tokens| bar.inc(tokens))?;
     bar.finish_and_clear();
@@ -251,7 +274,7 @@ fn bandwidth(tests: &[Test], threads: Option<u32>, is_left_out: bool) -> Result<
     if is_left_out {
         return Err("--no-bandwidth leaves it out".into());
     }
-    if tests.iter().all(|test| test.work == Work::Prefill) {
+    if !tests.iter().any(|test| matches!(test.work, Work::Decode | Work::Generate)) {
         return Err("nothing is decoded".into());
     }
     let threads = threads.ok_or("the device does not compute on the host")?;
@@ -266,6 +289,8 @@ fn row(plan: &Plan, test: Test, seconds: Vec<f64>) -> Row {
     let tokens = u64::from(test.tokens);
     let (outputs, bytes_per_token) = match test.work {
         Work::Prefill => (1, None),
+        // Rows of a step share what is read.
+        Work::Recorded | Work::Verify | Work::Parallel => (tokens, None),
         Work::Decode | Work::Generate => {
             let positions = test.depth..test.depth + test.tokens;
             let bytes: u64 = positions.map(|position| plan.bytes_read_per_token(position)).sum();
@@ -281,6 +306,7 @@ fn kv_len_bytes(plan: &Plan, tests: &[Test]) -> u64 {
         let ends = tests.iter().filter(|test| test.depth == depth).map(Test::end);
         ends.max().unwrap_or(0).div_ceil(PAGE_TOKENS.into())
     };
-    let pages: u64 = measure::depths(tests).into_iter().map(pages).sum();
+    let all_pages = |depth| pages(depth) * u64::from(measure::sequences(tests, depth));
+    let pages: u64 = measure::depths(tests).into_iter().map(all_pages).sum();
     pages * u64::from(PAGE_TOKENS) * plan.kv_bytes_per_token()
 }
