@@ -95,7 +95,7 @@ pub struct LoadArgs {
     /// Most memory of a GPU that may be taken, such as 8GiB [default: what is free]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_limit: Option<u64>,
-    /// Tokens of a prompt that are run at a time [default: 64, on a GPU 512]
+    /// Tokens of a prompt that are run at a time [default: 64, on a GPU 1024]
     #[arg(long, value_name = "TOKENS", value_parser = whole(1..=u32::MAX))]
     pub chunk: Option<u32>,
     /// Switches an optional pass of the planner off: speed changes, results do not. May be repeated
@@ -122,7 +122,7 @@ impl LoadArgs {
     /// Tokens of a prompt that are run at a time.
     pub fn chunk_rows(&self) -> u32 {
         let default = match self.device {
-            DeviceName::Cuda(_) | DeviceName::Vulkan(_) => 512,
+            DeviceName::Cuda(_) | DeviceName::Vulkan(_) => 1024,
             DeviceName::Cpu | DeviceName::CpuScalar | DeviceName::Interpreter => 64,
         };
         self.chunk.unwrap_or(default)

@@ -9,12 +9,12 @@ use unisonic_core::planes::weight::WeightLayout;
 
 use super::super::fit::Room;
 use super::super::{Grid, GridKernel};
-use super::Form;
 use super::operands::{Activations, Columns, Global, Operands, Place};
 use super::output::{Epilogue, Output};
 use super::scales::takes_two_products;
 use super::staged::RowStages;
 use super::totals::{Multiply, Unit, scaled_totals};
+use super::{Form, spread};
 
 /// What may be chosen freely: the result does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,21 +32,29 @@ pub struct HalfStaged {
 }
 
 impl HalfStaged {
-    /// 128 weight rows by 32 rows with four clusters, or a part of it of which two workgroups find room side by side. None
-    /// where no part does, and without matrix instructions.
+    /// Four clusters, and a tile as [`spread()`] chooses it of which two workgroups find room side by side. None where no part
+    /// of a tile does, and without matrix instructions.
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
         let takes_two = takes_two_products(weights.format());
         let sizes = match takes_two {
             // The larger tile spills, and its matrices are made of so many bytes that staging them is faster.
-            true => &[(2, 4), (1, 4), (1, 2)][..],
-            false => &[(2, 8), (2, 4), (1, 4), (1, 2)],
+            true => &[(2, 4), (1, 4)][..],
+            false => &[(2, 8), (2, 4), (1, 4)],
         };
         let columns = hardware.caps.load_b && !takes_two;
         let of_size =
             |&(groups, tiles): &(u32, u32)| Self { clusters: 4, groups, tiles, columns, resident: 2 };
         let half = Hardware { shared_len_bytes: hardware.shared_len_bytes / 2, ..*hardware };
         let fits = |tuning: &Self| tuning.room(weights, x).fits(&half);
-        sizes.iter().map(of_size).find(fits).filter(|_| hardware.caps.mma32)
+        let tunings =
+            sizes.iter().map(of_size).filter(fits).map(|tuning| (tuning, tuning.workgroups(weights, x)));
+        let smallest = Some(of_size(&(1, 2))).filter(fits);
+        spread(tunings, hardware).or(smallest).filter(|_| hardware.caps.mma32)
+    }
+
+    /// Workgroups of a launch.
+    fn workgroups(self, weights: WeightLayout, x: ActivationLayout) -> u32 {
+        weights.groups().div_ceil(self.clusters * self.groups) * x.tiles().div_ceil(self.tiles)
     }
 
     fn room(self, weights: WeightLayout, x: ActivationLayout) -> Room {

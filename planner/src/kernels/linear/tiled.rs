@@ -8,11 +8,11 @@ use unisonic_core::planes::weight::WeightLayout;
 
 use super::super::fit::Room;
 use super::super::{Grid, GridKernel};
-use super::Form;
 use super::operands::{Activations, Columns, Operands, Place};
 use super::output::{Epilogue, Output};
 use super::staged::{RowStages, Stages};
 use super::totals::{Multiply, Unit, scaled_totals};
+use super::{Form, spread};
 
 /// What may be chosen freely: the result does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,14 +30,22 @@ pub struct Tiled {
 }
 
 impl Tiled {
-    /// The tile that was measured to be fastest for Q4_K, 128 weight rows by 32 rows with four clusters and two stages, or
-    /// for larger formats a part of it that fits shared memory. None where no part does, and without matrix instructions.
+    /// Four clusters along the weight rows, and a tile as [`spread()`] chooses it. None where no part of a tile fits, and
+    /// without matrix instructions.
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
-        let sizes = [(2, 8), (2, 4), (1, 8), (1, 4), (1, 2)];
-        let tunings =
-            sizes.map(|(groups, tiles)| Self { clusters: [4, 1], groups, tiles, stages: 2, resident: 2 });
+        let of_size =
+            |&(groups, tiles): &(u32, u32)| Self { clusters: [4, 1], groups, tiles, stages: 2, resident: 2 };
         let fits = |tuning: &Self| tuning.room(weights, x).fits(hardware);
-        tunings.into_iter().find(fits).filter(|_| hardware.caps.mma32)
+        let tunings = [(2, 8), (1, 8), (2, 4), (1, 4)].iter().filter(|(_, tiles)| *tiles <= x.tiles());
+        let tunings = tunings.map(of_size).filter(fits).map(|tuning| (tuning, tuning.workgroups(weights, x)));
+        let smallest = Some(of_size(&(1, 2))).filter(fits);
+        spread(tunings, hardware).or(smallest).filter(|_| hardware.caps.mma32)
+    }
+
+    /// Workgroups of a launch.
+    pub fn workgroups(self, weights: WeightLayout, x: ActivationLayout) -> u32 {
+        let stages = self.stages(weights, x);
+        weights.groups().div_ceil(stages.groups) * x.tiles().div_ceil(stages.x.tiles)
     }
 
     fn room(self, weights: WeightLayout, x: ActivationLayout) -> Room {
