@@ -14,8 +14,8 @@ use unisonic_planner::passes::{PASSES, check_off};
 
 use crate::cache_dir::CacheDirArg;
 use crate::commands::{
-    batch, bench, cache, completions, devices, info, passes, perplexity, pull, run, serve, synth, tokenize,
-    tune, verify,
+    batch, bench, cache, completions, conform, devices, info, passes, perplexity, pull, run, serve, synth,
+    tokenize, tune, verify,
 };
 use crate::numbers::whole;
 
@@ -29,6 +29,7 @@ Examples:
   unisonic verify answer.json --device cuda:0
   unisonic batch questions.jsonl -o answers.jsonl --model model.gguf
   unisonic devices
+  unisonic conform --device vulkan
   unisonic info model.gguf
   unisonic tokenize model.gguf \"Hello, world!\"
   unisonic perplexity model.gguf --text book.txt
@@ -58,6 +59,7 @@ pub enum Command {
     Batch(batch::BatchArgs),
     Info(info::InfoArgs),
     Devices(devices::DevicesArgs),
+    Conform(conform::ConformArgs),
     Tokenize(tokenize::TokenizeArgs),
     Perplexity(perplexity::PerplexityArgs),
     Bench(bench::BenchArgs),

@@ -17,6 +17,7 @@ const LIBRARY_CRATES: &[&str] = &[
     "backend-cuda",
     "backend-vulkan",
     "devices",
+    "conform",
     "engine",
     "server",
 ];
@@ -107,6 +108,7 @@ fn crates_depend_only_on_what_the_table_allows() {
         ("backend-cuda", &["core", "cache", "gpu"]),
         ("backend-vulkan", &["core", "cache", "shaders", "gpu"]),
         ("devices", &["core", "planner", "cache", "gpu", "cpu", "cuda", "vulkan"]),
+        ("conform", &["core", "planner", "shaders", "gpu", "cpu", "cuda", "vulkan", "devices"]),
         ("engine", &["core", "planner", "cache"]),
         ("server", &["engine"]),
     ];
@@ -169,7 +171,7 @@ fn library_crates_never_end_the_process() {
 #[test]
 fn unsafe_code_stays_in_backends_and_tests() {
     let found = offending_lines(
-        &["core", "planner", "cache", "devices", "engine", "server"],
+        &["core", "planner", "cache", "devices", "conform", "engine", "server"],
         &["unsafe {", "unsafe fn", "unsafe impl"],
     );
     assert!(found.is_empty(), "unsafe belongs to backends and the C ABI:\n{}", found.join("\n"));

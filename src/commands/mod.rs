@@ -4,6 +4,7 @@ pub mod batch;
 pub mod bench;
 pub mod cache;
 pub mod completions;
+pub mod conform;
 pub mod devices;
 pub mod info;
 pub mod passes;
@@ -29,6 +30,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Batch(args) => batch::run(&args),
         Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Devices(args) => devices::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Conform(args) => conform::run(&args),
         Command::Tokenize(args) => tokenize::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Perplexity(args) => perplexity::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),

@@ -20,6 +20,7 @@ use super::recording::Recording;
 use super::stream::Stream;
 use super::timing;
 use super::upload::Upload;
+use crate::ptx::Target;
 
 /// Limits to open a GPU with. None of them changes a bit of any result.
 #[derive(Clone, Debug, Default)]
@@ -94,6 +95,11 @@ impl CudaMachine {
     /// The GPU.
     pub fn found(&self) -> &Found {
         &self.found
+    }
+
+    /// What kernels are emitted for.
+    pub fn target(&self) -> Target {
+        self.compiler.target
     }
 
     /// How it came to its kernels.

@@ -23,6 +23,11 @@ impl Active {
         self.count == self.holds.len()
     }
 
+    /// For each invocation, whether it is in the set.
+    pub fn holds(&self) -> &[bool] {
+        &self.holds
+    }
+
     /// Those in the set, in order.
     pub fn lanes(&self) -> impl Iterator<Item = usize> + '_ {
         self.holds.iter().enumerate().filter(|(_, holds)| **holds).map(|(lane, _)| lane)

@@ -51,11 +51,39 @@ pub struct Trap {
     pub problem: String,
 }
 
+/// Sees each operation, and may give it another result: for those who look for the operation that a device does otherwise, or
+/// who model what a device may do.
+pub trait Watch {
+    /// An operation has run, for the invocations of which `is_active` holds; the words of values are those of invocation 0, then
+    /// those of 1, ... . An operation without a result has no words of one.
+    fn after(&mut self, inst: &Inst, operands: &[&[u32]], is_active: &[bool], result: &mut [u32]);
+}
+
 /// Runs a kernel that verifies; what it wrote is in `launch.buffers`.
 ///
 /// # Panics
 /// If the parameters or buffers are not as many as the kernel has, or the kernel does not verify.
 pub fn run(kernel: &Kernel, launch: &mut Launch) -> Result<(), Trap> {
+    run_with(kernel, launch, None)
+}
+
+/// The same, and `watch` sees it.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_watched<'a>(
+    kernel: &'a Kernel,
+    launch: &'a mut Launch,
+    watch: &'a mut dyn Watch,
+) -> Result<(), Trap> {
+    run_with(kernel, launch, Some(watch))
+}
+
+fn run_with<'a>(
+    kernel: &'a Kernel,
+    launch: &'a mut Launch,
+    watch: Option<&'a mut dyn Watch>,
+) -> Result<(), Trap> {
     assert_eq!(launch.params.len(), kernel.params.len(), "parameters of `{}`", kernel.name);
     let lanes = kernel.workgroup as usize;
     let registers = kernel.types.iter().map(|ty| vec![0; lanes * usize::from(ty.width)]).collect();
@@ -63,8 +91,9 @@ pub fn run(kernel: &Kernel, launch: &mut Launch) -> Result<(), Trap> {
     let copies = Copies::new(lanes);
     let (params, fuel) = (&launch.params[..], launch.fuel);
     let has_wait = has_wait(kernel);
+    let is_early = has_wait;
     let mut machine =
-        Machine { kernel, lanes, params, fuel, group: 0, registers, memory, copies, is_early: has_wait };
+        Machine { kernel, lanes, params, fuel, group: 0, registers, memory, copies, is_early, watch };
     let everyone = Active::all(lanes);
     let result = (0..launch.groups).try_for_each(|group| {
         machine.group = group;
@@ -98,6 +127,7 @@ struct Machine<'a> {
     copies: Copies,
     /// Whether launches before this one may still run.
     is_early: bool,
+    watch: Option<&'a mut dyn Watch>,
 }
 
 impl Machine<'_> {
@@ -159,15 +189,31 @@ impl Machine<'_> {
     fn inst(&mut self, inst: &Inst, active: &Active) -> Result<(), Trap> {
         self.burn(active, || self.kernel.inst_text(inst))?;
         match (inst.op.row().family, inst.op) {
-            (Family::Mem, _) | (_, Op::LoadB) => self.mem(inst, active),
-            (_, Op::UDiv | Op::URem) => self.checked(inst, active, |divisor| divisor != 0, "division by 0"),
+            (Family::Mem, _) | (_, Op::LoadB) => self.mem(inst, active)?,
+            (_, Op::UDiv | Op::URem) => {
+                self.checked(inst, active, |divisor| divisor != 0, "division by 0")?;
+            }
             (_, Op::Shl | Op::Shr) => {
-                self.checked(inst, active, |amount| amount < 32, "a shift by 32 or more")
+                self.checked(inst, active, |amount| amount < 32, "a shift by 32 or more")?;
             }
-            _ => {
-                self.pure(inst);
-                Ok(())
-            }
+            _ => self.pure(inst),
+        }
+        self.show(inst, active);
+        Ok(())
+    }
+
+    /// Shows an operation to who watches.
+    fn show(&mut self, inst: &Inst, active: &Active) {
+        let Some(watch) = &mut self.watch else { return };
+        let mut result = match inst.result {
+            Some(result) => std::mem::take(&mut self.registers[result.index()]),
+            None => vec![],
+        };
+        let operands: Vec<&[u32]> =
+            inst.operands.iter().map(|operand| &self.registers[operand.index()][..]).collect();
+        watch.after(inst, &operands, active.holds(), &mut result);
+        if let Some(value) = inst.result {
+            self.registers[value.index()] = result;
         }
     }
 

@@ -1,0 +1,203 @@
+//! Opens devices by name, as machines, in each of their variants. (`unisonic_devices` opens them for plans.)
+
+use unisonic_core::kir::Kernel;
+use unisonic_core::launch::Hardware;
+use unisonic_cuda::driver::{CudaMachine, OpenOptions as CudaOptions, Without as CudaWithout};
+use unisonic_cuda::ptx;
+use unisonic_devices::DeviceName;
+use unisonic_gpu::interpreter::InterpreterMachine;
+use unisonic_gpu::machine::Machine;
+use unisonic_vulkan::driver::{DeviceKind, OpenOptions as VulkanOptions, VulkanMachine, Without};
+use unisonic_vulkan::spirv;
+
+use crate::kernels::{Code, Facts, Kernels, Language, Machinery};
+
+/// A way to use a device that changes no bit of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// As products use it.
+    AsItIs,
+    /// Without exchanges in subgroups.
+    NoSubgroups,
+    /// Without packed dot products.
+    NoDots,
+    /// Without matrices.
+    NoMatrices,
+    /// Without any of these.
+    Nothing,
+    /// Without launches that begin before those before them have ended.
+    NoDependentLaunches,
+    /// The interpreter as a Vulkan device with matrices.
+    Cooperative,
+    /// The interpreter as the least of devices.
+    Least,
+}
+
+impl Variant {
+    /// All.
+    pub const ALL: [Variant; 8] = [
+        Variant::AsItIs,
+        Variant::NoSubgroups,
+        Variant::NoDots,
+        Variant::NoMatrices,
+        Variant::Nothing,
+        Variant::NoDependentLaunches,
+        Variant::Cooperative,
+        Variant::Least,
+    ];
+
+    /// As in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AsItIs => "as-it-is",
+            Self::NoSubgroups => "no-subgroups",
+            Self::NoDots => "no-dots",
+            Self::NoMatrices => "no-matrices",
+            Self::Nothing => "nothing",
+            Self::NoDependentLaunches => "no-dependent-launches",
+            Self::Cooperative => "cooperative",
+            Self::Least => "least",
+        }
+    }
+
+    /// The variant of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|variant| variant.name() == name)
+    }
+
+    fn without(self) -> Without {
+        let all = self == Self::Nothing;
+        Without {
+            subgroups: all || self == Self::NoSubgroups,
+            integer_dot: all || self == Self::NoDots,
+            matrices: all || self == Self::NoMatrices,
+        }
+    }
+}
+
+/// The variants of a device, the most used first.
+pub fn variants(device: DeviceName) -> &'static [Variant] {
+    match device {
+        DeviceName::Cpu | DeviceName::CpuScalar => &[Variant::AsItIs],
+        DeviceName::Interpreter => &[Variant::AsItIs, Variant::Cooperative, Variant::Least],
+        DeviceName::Cuda(_) => &[Variant::AsItIs, Variant::NoDependentLaunches],
+        DeviceName::Vulkan(_) => {
+            use Variant::*;
+            &[AsItIs, NoMatrices, NoDots, NoSubgroups, Nothing]
+        }
+    }
+}
+
+/// A device in one of its variants.
+pub enum Opened {
+    /// It runs kernels.
+    Kernels(Box<dyn Kernels>),
+    /// It runs whole plans, without kernels of the kernel IR.
+    Plans {
+        /// What it is.
+        name: String,
+    },
+    /// There is no such variant of it.
+    NoVariant {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Opens a device; the error says why it cannot be.
+pub fn open(device: DeviceName, variant: Variant) -> Result<Opened, String> {
+    match device {
+        DeviceName::Cpu | DeviceName::CpuScalar => {
+            let opened =
+                unisonic_devices::open(device, Default::default()).map_err(|error| error.to_string())?;
+            Ok(Opened::Plans { name: opened.info().name })
+        }
+        DeviceName::Interpreter => Ok(Opened::Kernels(Box::new(interpreter(variant)))),
+        DeviceName::Cuda(index) => cuda(index, variant),
+        DeviceName::Vulkan(index) => vulkan(index as usize, variant),
+    }
+}
+
+/// The interpreter as some device.
+fn interpreter(variant: Variant) -> Machinery<InterpreterMachine> {
+    let hardware = match variant {
+        Variant::Cooperative => Hardware::COOPERATIVE,
+        Variant::Least => Hardware::LEAST,
+        _ => Hardware::SM_86,
+    };
+    let machine = InterpreterMachine { hardware };
+    let facts = Facts {
+        device: "interpreter".to_owned(),
+        name: machine.info().name,
+        driver: String::new(),
+        hardware,
+        is_software: false,
+        keeps_subnormals: true,
+    };
+    Machinery::new(machine, facts, |_, kernel| Code {
+        language: Language::KernelIr,
+        text: kernel.to_string(),
+    })
+}
+
+fn cuda(index: u32, variant: Variant) -> Result<Opened, String> {
+    let without = CudaWithout { dependent_launches: variant == Variant::NoDependentLaunches };
+    let options = CudaOptions { without, ..CudaOptions::default() };
+    let machine = unisonic_cuda::driver::open(index, options).map_err(|error| error.to_string())?;
+    if variant == Variant::NoDependentLaunches
+        && machine.found().target(CudaWithout::default()) == machine.found().target(without)
+    {
+        return Ok(Opened::NoVariant { reason: "launches do not depend on it anyway".to_owned() });
+    }
+    let info = machine.info();
+    let facts = Facts {
+        device: info.id,
+        name: info.name,
+        driver: machine.driver_version().unwrap_or_default(),
+        hardware: machine.hardware(),
+        is_software: false,
+        keeps_subnormals: true,
+    };
+    Ok(Opened::Kernels(Box::new(Machinery::new(machine, facts, ptx_of))))
+}
+
+fn ptx_of(machine: &CudaMachine, kernel: &Kernel) -> Code {
+    Code { language: Language::Ptx, text: ptx::emit(kernel, machine.target()) }
+}
+
+fn vulkan(index: usize, variant: Variant) -> Result<Opened, String> {
+    let found = unisonic_vulkan::driver::enumerate().map_err(|error| error.to_string())?;
+    let is_software = found.iter().any(|found| found.index == index && found.kind == DeviceKind::Software);
+    let options = VulkanOptions { without: variant.without(), ..VulkanOptions::default() };
+    let machine = unisonic_vulkan::driver::open(index, &options).map_err(|error| error.to_string())?;
+    let hardware = machine.hardware();
+    if variant != Variant::AsItIs {
+        let whole = unisonic_vulkan::driver::open(index, &VulkanOptions::default())
+            .map_err(|error| error.to_string())?;
+        if whole.hardware() == hardware {
+            return Ok(Opened::NoVariant {
+                reason: "the device has nothing of what it leaves out".to_owned(),
+            });
+        }
+    }
+    let info = machine.info();
+    let facts = Facts {
+        device: info.id,
+        name: info.name,
+        driver: machine.driver().to_owned(),
+        hardware,
+        is_software,
+        keeps_subnormals: false,
+    };
+    Ok(Opened::Kernels(Box::new(Machinery::new(machine, facts, spirv_of))))
+}
+
+fn spirv_of(machine: &VulkanMachine, kernel: &Kernel) -> Code {
+    use rspirv::binary::Disassemble;
+    let words = spirv::emit(kernel, machine.target());
+    let text = match rspirv::dr::load_words(&words) {
+        Ok(module) => module.disassemble(),
+        Err(error) => format!("; it cannot be disassembled: {error}"),
+    };
+    Code { language: Language::SpirV, text }
+}

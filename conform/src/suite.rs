@@ -1,0 +1,145 @@
+//! Which groups a suite has.
+
+use serde::{Deserialize, Serialize};
+use unisonic_core::kir::Op;
+use unisonic_devices::DeviceName;
+use unisonic_planner::kernels::samples::FAMILIES;
+
+use crate::open::{Variant, variants};
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Suite {
+    /// Some cases of each group, on the device as it is: less than a minute on two cores of a processor.
+    Quick,
+    /// All cases, in every variant of the device.
+    Full,
+    /// What `quick` has, a hundred times each, with little memory left and beside other work.
+    Soak,
+}
+
+/// Runs of a case in the soak suite.
+pub const SOAK_REPEATS: u32 = 100;
+/// Random kernels of a group.
+pub const RANDOM_KERNELS: u64 = 25;
+/// Values of the largest legal kernel that software devices compile in less than seconds, and in less than minutes.
+const SOFTWARE_VALUES: [usize; 2] = [700, 5000];
+
+impl Suite {
+    /// Runs of each case.
+    pub fn repeats(self) -> u32 {
+        if self == Self::Soak { SOAK_REPEATS } else { 1 }
+    }
+
+    /// Of so many cases of a group, one is run.
+    pub fn stride(self, group: Group) -> usize {
+        match (self, group) {
+            (Self::Full, _) => 1,
+            // Pairs of choices: the first cases differ most.
+            (_, Group::Template(_)) => 6,
+            (_, Group::Op(_) | Group::Random(_)) => 3,
+        }
+    }
+
+    /// Values of the largest kernel that a software device is given.
+    pub fn software_values(self) -> usize {
+        SOFTWARE_VALUES[usize::from(self == Self::Full)]
+    }
+}
+
+/// Cases that are made together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// An operation of the kernel IR, on every type.
+    Op(Op),
+    /// [`RANDOM_KERNELS`] random kernels, from that number times this on.
+    Random(u64),
+    /// A family of kernel templates, by its number.
+    Template(usize),
+}
+
+impl Group {
+    /// All of a suite, those first that take long.
+    pub fn all(suite: Suite) -> Vec<Group> {
+        let templates = (0..FAMILIES.len()).map(Group::Template);
+        let randoms = (0..if suite == Suite::Full { 8 } else { 1 }).map(Group::Random);
+        let ops = Op::ALL.iter().map(|&op| Group::Op(op));
+        templates.chain(randoms).chain(ops).collect()
+    }
+
+    /// As in reports.
+    pub fn name(self) -> String {
+        match self {
+            Self::Op(op) => format!("op/{}", op.row().mnemonic),
+            Self::Random(number) => format!("random/{number}"),
+            Self::Template(family) => {
+                format!("template/{}", FAMILIES.get(family).map_or("?", |family| family.0))
+            }
+        }
+    }
+
+    /// The group of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let (kind, name) = name.split_once('/')?;
+        match kind {
+            "op" => Op::from_mnemonic(name).map(Self::Op),
+            "random" => name.parse().ok().map(Self::Random),
+            "template" => FAMILIES.iter().position(|family| family.0 == name).map(Self::Template),
+            _ => None,
+        }
+    }
+}
+
+/// A group on a variant of a device: what a worker is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Name of the group.
+    pub group: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// How much of it.
+    pub suite: Suite,
+    /// Cases that have been run already.
+    #[serde(default)]
+    pub skip: usize,
+}
+
+/// The tasks of a suite on a device; with `only`, those whose group begins so.
+pub fn tasks(suite: Suite, device: DeviceName, only: Option<&str>) -> Vec<Task> {
+    let of_variant = |variant: &Variant| {
+        let variant = variant.name().to_owned();
+        Group::all(suite).into_iter().map(move |group| Task {
+            group: group.name(),
+            variant: variant.clone(),
+            suite,
+            skip: 0,
+        })
+    };
+    let count = if suite == Suite::Full { usize::MAX } else { 1 };
+    let all = variants(device).iter().take(count).flat_map(of_variant);
+    all.filter(|task| only.is_none_or(|only| task.group.starts_with(only))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_found_by_their_names() {
+        for suite in [Suite::Quick, Suite::Full, Suite::Soak] {
+            for group in Group::all(suite) {
+                assert_eq!(Group::from_name(&group.name()), Some(group));
+            }
+        }
+        for wrong in ["", "op", "op/", "op/nothing", "random/x", "template/no", "magic/1"] {
+            assert_eq!(Group::from_name(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_the_full_suite_has_variants() {
+        let count = |suite| tasks(suite, DeviceName::Vulkan(0), Some("op/fadd")).len();
+        assert_eq!([Suite::Quick, Suite::Full, Suite::Soak].map(count), [1, 5, 1]);
+    }
+}
