@@ -33,7 +33,7 @@ vulkan() {
 case "${1:-}" in
 quick)
     echo "left out of this tier (quick):"
-    echo "  tiny qwen2, qwen3, gemma3, rope_freqs and F16 models, SmolLM2-135M      make test"
+    echo "  tiny models of all architectures and F16 models, SmolLM2-135M           make test"
     echo "  golden tokens: whole models on software Vulkan drivers                    make test"
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
     assembling

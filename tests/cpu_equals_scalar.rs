@@ -51,7 +51,7 @@ fn quantised_types() {
 
 #[test]
 fn architectures() {
-    for name in ["llama", "llama-ropefreqs", "llama-yarn", "qwen2", "qwen3", "gemma3"] {
+    for name in common::ARCHITECTURES {
         if let Some(model) = common::fixture(name) {
             every_device_equals_the_oracle(&model, 150, &[5, 64, 1, 33]);
         }

@@ -194,6 +194,9 @@ models! {
     llama_yarn: common::fixture("llama-yarn");
     qwen2: common::fixture("qwen2");
     qwen3: common::fixture("qwen3");
+    qwen2moe: common::fixture("qwen2moe");
+    gemma2: common::fixture("gemma2");
+    gpt2: common::fixture("gpt2");
     gemma3: common::fixture("gemma3");
     smollm2: common::smollm2(Tier::Full, "equal bits over SmolLM2-135M");
 }

@@ -43,7 +43,6 @@ const ONE: [&[usize]; 1] = [&[1]];
 
 const QUANTS: [&str; 11] =
     ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL"];
-const FIXTURES: [&str; 6] = ["llama", "llama-ropefreqs", "llama-yarn", "qwen2", "qwen3", "gemma3"];
 
 /// A way to open a device that changes no bit of a result.
 #[derive(Clone, Copy)]
@@ -99,8 +98,12 @@ impl Case {
 
 /// Pieces of work for a driver, by name.
 fn cases(driver: &str) -> Vec<(&'static str, Vec<Case>)> {
-    let tiny =
-        || QUANTS.map(common::quant).into_iter().chain(FIXTURES.iter().filter_map(|f| common::fixture(f)));
+    let tiny = || {
+        QUANTS
+            .map(common::quant)
+            .into_iter()
+            .chain(common::ARCHITECTURES.into_iter().filter_map(common::fixture))
+    };
     let of_tiny = |sequences: &[&[usize]]| {
         tiny().map(|model| Case::new(model, AS_IT_IS, sequences, 4)).collect::<Vec<_>>()
     };

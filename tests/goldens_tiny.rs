@@ -24,8 +24,8 @@ struct Limits {
 }
 
 const LIMITS: Limits = Limits { exact_v: 2e-7, u1: 1.2e-4 };
-/// The goldens of gemma3 carry their runtime's f16 table of GELU.
-const GEMMA3_LIMITS: Limits = Limits { exact_v: 8e-7, u1: 3.5e-4 };
+/// These goldens carry their runtime's f16 table of GELU.
+const GELU_LIMITS: Limits = Limits { exact_v: 8e-7, u1: 3.5e-4 };
 
 fn check(model: &Path, golden: &str, limits: Limits) {
     let right = Golden::read(&format!("tiny/{golden}.json"));
@@ -105,7 +105,13 @@ architectures! {
     llama_with_rope_freqs: "llama-ropefreqs", LIMITS;
     qwen2: "qwen2", LIMITS;
     qwen3: "qwen3", LIMITS;
-    gemma3: "gemma3", GEMMA3_LIMITS;
+    llama_with_experts: "llama-moe", LIMITS;
+    qwen2_with_experts: "qwen2moe", LIMITS;
+    qwen3_with_experts: "qwen3moe", LIMITS;
+    phi3: "phi3", LIMITS;
+    gpt2: "gpt2", GELU_LIMITS;
+    gemma2: "gemma2", GELU_LIMITS;
+    gemma3: "gemma3", GELU_LIMITS;
 }
 
 #[test]

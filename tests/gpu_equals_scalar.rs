@@ -43,7 +43,7 @@ fn quantised_types() {
 
 #[test]
 fn architectures() {
-    for name in ["llama", "llama-ropefreqs", "llama-yarn", "qwen2", "qwen3", "gemma3"] {
+    for name in common::ARCHITECTURES {
         if let Some(model) = common::fixture(name) {
             launches_equal_the_oracle(&model, 40, &[30]);
         }

@@ -67,9 +67,8 @@ fn switches_change_no_bit(device: DeviceName, model: &Path, subsets: &[Vec<Strin
 }
 
 fn models() -> Vec<std::path::PathBuf> {
-    let fixtures = ["llama", "llama-yarn", "qwen2", "qwen3", "gemma3"];
     let quants = ["Q4_0", "Q6_K"].map(common::quant);
-    quants.into_iter().chain(fixtures.into_iter().filter_map(common::fixture)).collect()
+    quants.into_iter().chain(common::ARCHITECTURES.into_iter().filter_map(common::fixture)).collect()
 }
 
 #[test]

@@ -94,11 +94,15 @@ pub struct Kernels {
     pub panel: unsafe fn(Packing, *const u8, usize, Activations, usize, *mut f32),
     pub finish_linear: unsafe fn(*const f32, *const f32, *const f32, *mut f32) -> bool,
     pub rms_norm: unsafe fn(&[f32], &[f32], f32, Option<&[f32]>, &mut [f32]) -> bool,
+    pub layer_norm: unsafe fn(&[f32], &[f32], &[f32], f32, &mut [f32]) -> bool,
+    pub router_dot: unsafe fn(&[f32], &[f32]) -> f32,
+    pub add_expert: unsafe fn(&mut [f32], f32, &[f32]),
     pub quantize_a16: unsafe fn(&[f32], f32, &mut A16Mut<'_>) -> bool,
     pub quantize_16: unsafe fn(&[f32], f32, *mut i8, *mut i8, &mut f32) -> bool,
     pub rotate: unsafe fn(RopeStyle, &mut [f32], &[f32], &[f32]),
     pub quantize_value_8: unsafe fn(&mut [f32], *mut i8, &mut f32) -> bool,
     pub gate: unsafe fn(Activation, &[f32], &[f32], &mut [f32]),
+    pub gelus: unsafe fn(&[f32], &mut [f32]),
     pub soft_caps: unsafe fn(&[f32], f32, &mut [f32]),
     pub attend: unsafe fn(&Query<'_>, Scores, &Keys<'_>, &mut [f32]),
 }
@@ -112,11 +116,15 @@ macro_rules! kernels {
                 panel,
                 finish_linear,
                 rms_norm,
+                layer_norm,
+                router_dot,
+                add_expert,
                 quantize_a16,
                 quantize_16,
                 rotate,
                 quantize_value_8,
                 gate,
+                gelus,
                 soft_caps,
                 attend,
             };
@@ -135,6 +143,21 @@ macro_rules! kernels {
             unsafe fn rms_norm(x: &[f32], weight: &[f32], eps: f32, add: Option<&[f32]>, y: &mut [f32]) -> bool {
                 // SAFETY: as above.
                 unsafe { rows::rms_norm::<$simd>(x, weight, eps, add, y) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn layer_norm(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, y: &mut [f32]) -> bool {
+                // SAFETY: as above.
+                unsafe { rows::layer_norm::<$simd>(x, weight, bias, eps, y) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn router_dot(x: &[f32], weight: &[f32]) -> f32 {
+                // SAFETY: as above.
+                unsafe { rows::router_dot::<$simd>(x, weight) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn add_expert(y: &mut [f32], weight: f32, output: &[f32]) {
+                // SAFETY: as above.
+                unsafe { rows::add_expert::<$simd>(y, weight, output) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn quantize_a16(x: &[f32], limit: f32, to: &mut A16Mut<'_>) -> bool {
@@ -160,6 +183,11 @@ macro_rules! kernels {
             unsafe fn gate(function: Activation, gate: &[f32], up: &[f32], y: &mut [f32]) {
                 // SAFETY: as above.
                 unsafe { rows::gate::<$simd>(function, gate, up, y) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn gelus(x: &[f32], y: &mut [f32]) {
+                // SAFETY: as above.
+                unsafe { rows::gelus::<$simd>(x, y) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn soft_caps(x: &[f32], cap: f32, y: &mut [f32]) {

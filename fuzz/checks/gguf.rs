@@ -96,10 +96,11 @@ struct Draft {
     tensors: Vec<TensorInfo>,
 }
 
-const ARCHITECTURES: [&str; 4] = ["llama", "qwen2", "qwen3", "gemma3"];
+const ARCHITECTURES: [&str; 9] =
+    ["llama", "qwen2", "qwen3", "gemma3", "gemma2", "phi3", "gpt2", "qwen2moe", "qwen3moe"];
 
 /// `ARCHITECTURE.` keys.
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 31] = [
     "context_length",
     "embedding_length",
     "block_count",
@@ -126,6 +127,11 @@ const KEYS: [&str; 26] = [
     "expert_count",
     "vocab_size",
     "attention.scale",
+    "expert_used_count",
+    "expert_feed_forward_length",
+    "expert_shared_feed_forward_length",
+    "attention.layer_norm_epsilon",
+    "attn_logit_softcapping",
 ];
 
 /// Keys as they are.
@@ -199,10 +205,10 @@ type Bytes<'b> = std::iter::Copied<std::slice::Iter<'b, u8>>;
 impl Draft {
     fn new(bytes: &mut Bytes<'_>) -> Self {
         let kind = bytes.next().unwrap_or_default();
-        let architecture = ARCHITECTURES[usize::from(kind % 4)];
+        let architecture = ARCHITECTURES[usize::from(kind) % ARCHITECTURES.len()];
         let mut draft = Self { entries: Vec::new(), tensors: Vec::new() };
         draft.entries.push(("general.architecture".to_owned(), Value::String(architecture.to_owned())));
-        let vocabulary = match kind / 4 % 3 {
+        let vocabulary = match usize::from(kind) / ARCHITECTURES.len() % 3 {
             0 => vocabularies::byte_bpe("qwen2"),
             1 => vocabularies::spm(true),
             _ => vec![("tokenizer.ggml.tokens", Value::Strings(Strings::from_iter(["a", "b"])))],
@@ -234,37 +240,82 @@ impl Draft {
         ] {
             self.entries.push((format!("{architecture}.{}", KEYS[key]), Value::U32(value as u32)));
         }
-        self.entries.push((format!("{architecture}.{}", KEYS[9]), Value::F32(1e-5)));
+        let eps = if architecture == "gpt2" { KEYS[29] } else { KEYS[9] };
+        self.entries.push((format!("{architecture}.{eps}"), Value::F32(1e-5)));
         self.tensor("token_embd.weight", GgmlType::Q8_0, &[EMBEDDING, vocab_len]);
         self.tensor("output_norm.weight", GgmlType::F32, &[EMBEDDING]);
+        if architecture == "gpt2" {
+            self.tensor("output_norm.bias", GgmlType::F32, &[EMBEDDING]);
+            self.tensor("position_embd.weight", GgmlType::Q8_0, &[EMBEDDING, 64]);
+        }
         for layer in 0..2 {
             let (q, kv) = (HEADS * HEAD, KV_HEADS * HEAD);
-            let matrices: [(&str, &[u64]); 7] = [
-                ("attn_q", &[EMBEDDING, q]),
-                ("attn_k", &[EMBEDDING, kv]),
-                ("attn_v", &[EMBEDDING, kv]),
-                ("attn_output", &[q, EMBEDDING]),
-                ("ffn_gate", &[EMBEDDING, FEED_FORWARD]),
-                ("ffn_up", &[EMBEDDING, FEED_FORWARD]),
-                ("ffn_down", &[FEED_FORWARD, EMBEDDING]),
-            ];
+            let mut matrices = vec![("attn_output", [q, EMBEDDING])];
+            let qkv = [("attn_q", [EMBEDDING, q]), ("attn_k", [EMBEDDING, kv]), ("attn_v", [EMBEDDING, kv])];
+            match architecture {
+                "phi3" | "gpt2" => matrices.push(("attn_qkv", [EMBEDDING, q + 2 * kv])),
+                _ => matrices.extend(qkv),
+            }
+            let down = ("ffn_down", [FEED_FORWARD, EMBEDDING]);
+            let up = |len| ("ffn_up", [EMBEDDING, len]);
+            match architecture {
+                "phi3" => matrices.extend([up(2 * FEED_FORWARD), down]),
+                "gpt2" => matrices.extend([up(FEED_FORWARD), down]),
+                "qwen2moe" | "qwen3moe" => self.add_experts(architecture, layer),
+                _ => matrices.extend([("ffn_gate", [EMBEDDING, FEED_FORWARD]), up(FEED_FORWARD), down]),
+            }
             for (name, dims) in matrices {
-                self.tensor(&format!("blk.{layer}.{name}.weight"), GgmlType::Q8_0, dims);
+                self.tensor(&format!("blk.{layer}.{name}.weight"), GgmlType::Q8_0, &dims);
             }
             let mut vectors = vec![("attn_norm.weight", EMBEDDING), ("ffn_norm.weight", EMBEDDING)];
             match architecture {
-                "qwen2" => vectors.extend([("attn_q.bias", q), ("attn_k.bias", kv), ("attn_v.bias", kv)]),
-                "qwen3" | "gemma3" => {
+                "qwen2" | "qwen2moe" => {
+                    vectors.extend([("attn_q.bias", q), ("attn_k.bias", kv), ("attn_v.bias", kv)])
+                }
+                "qwen3" | "qwen3moe" | "gemma3" => {
                     vectors.extend([("attn_q_norm.weight", HEAD), ("attn_k_norm.weight", HEAD)]);
                 }
                 _ => {}
             }
-            if architecture == "gemma3" {
+            if architecture == "gpt2" {
+                vectors.extend([("attn_norm.bias", EMBEDDING), ("ffn_norm.bias", EMBEDDING)]);
+                vectors.extend([("attn_qkv.bias", q + 2 * kv), ("attn_output.bias", EMBEDDING)]);
+                vectors.extend([("ffn_up.bias", FEED_FORWARD), ("ffn_down.bias", EMBEDDING)]);
+            }
+            if architecture.starts_with("gemma") {
                 vectors
                     .extend([("post_attention_norm.weight", EMBEDDING), ("post_ffw_norm.weight", EMBEDDING)]);
             }
             for (name, len) in vectors {
                 self.tensor(&format!("blk.{layer}.{name}"), GgmlType::F32, &[len]);
+            }
+        }
+    }
+
+    /// Three experts of which a row takes two.
+    fn add_experts(&mut self, architecture: &str, layer: u32) {
+        if layer == 0 {
+            for (key, value) in
+                [("expert_count", 3), ("expert_used_count", 2), ("expert_feed_forward_length", 32)]
+            {
+                self.entries.push((format!("{architecture}.{key}"), Value::U32(value)));
+            }
+        }
+        let name = |part: &str| format!("blk.{layer}.ffn_{part}.weight");
+        self.tensor(&name("gate_inp"), GgmlType::F32, &[EMBEDDING, 3]);
+        for (part, dims) in
+            [("gate", [EMBEDDING, 32, 3]), ("up", [EMBEDDING, 32, 3]), ("down", [32, EMBEDDING, 3])]
+        {
+            self.tensor(&name(&format!("{part}_exps")), GgmlType::Q8_0, &dims);
+        }
+        if architecture == "qwen2moe" {
+            self.tensor(&name("gate_inp_shexp"), GgmlType::F32, &[EMBEDDING]);
+            for (part, dims) in [
+                ("gate", [EMBEDDING, FEED_FORWARD]),
+                ("up", [EMBEDDING, FEED_FORWARD]),
+                ("down", [FEED_FORWARD, EMBEDDING]),
+            ] {
+                self.tensor(&name(&format!("{part}_shexp")), GgmlType::Q8_0, &dims);
             }
         }
     }

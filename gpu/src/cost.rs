@@ -5,7 +5,7 @@ use unisonic_core::kir::abi::addressed;
 use unisonic_core::kir::kernel::{Object, Space};
 use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::launch::{Area, Image, Launch, Launches, Memory, Place, Workgroups};
-use unisonic_core::plan::{Batch, LaunchProfile, Op, Plan, Rows, RunProfile};
+use unisonic_core::plan::{Batch, LaunchProfile, Op, Plan, Rows, RunProfile, Weight};
 
 use crate::machine::Times;
 
@@ -65,17 +65,30 @@ impl Costs<'_> {
     /// Multiplications of a linear layer.
     fn macs(&self, launch: &Launch) -> u64 {
         let rows = self.rows(launch);
+        if let Some(chosen) = self.rows_of_experts(launch) {
+            let cols = |weight: &Weight| u64::from(weight.cols);
+            return self.matrices(launch).map(|weight| rows * chosen * cols(weight)).sum();
+        }
+        self.matrices(launch).map(|weight| u64::from(weight.rows) * u64::from(weight.cols) * rows).sum()
+    }
+
+    /// Rows of the matrices of the experts that a row of the batch chose.
+    fn rows_of_experts(&self, launch: &Launch) -> Option<u64> {
+        let Op::ExpertLinear { out, .. } = self.plan.steps[launch.step as usize].op else { return None };
+        let slots = self.plan.buffers[out.index()].slots;
+        Some(u64::from(slots) * self.plan.row_width(out) as u64)
+    }
+
+    /// The matrices that a launch multiplies with.
+    fn matrices(&self, launch: &Launch) -> impl Iterator<Item = &Weight> {
         let of = |place: &Place| match place.area {
             Area::Image(index) => match self.memory.images[index as usize] {
-                Image::Planes { weight, .. } => {
-                    let weight = &self.plan.weights[weight.index()];
-                    u64::from(weight.rows) * u64::from(weight.cols) * rows
-                }
-                _ => 0,
+                Image::Planes { weight, .. } => Some(&self.plan.weights[weight.index()]),
+                _ => None,
             },
-            _ => 0,
+            _ => None,
         };
-        launch.places.iter().map(of).sum()
+        launch.places.iter().filter_map(of)
     }
 
     /// Rows of the batch that a launch computes.
@@ -94,6 +107,13 @@ impl Costs<'_> {
             Image::Rope { .. } => {
                 // One row of the table for each row of the batch.
                 self.rows(launch) * image.len_bytes(self.plan) / u64::from(positions(image)).max(1)
+            }
+            Image::Planes { weight, .. } => {
+                // Of experts those that were chosen, which may be the same for several rows.
+                let rows = self.rows_of_experts(launch).map(|chosen| self.rows(launch) * chosen);
+                let weight = &self.plan.weights[weight.index()];
+                let of_rows = rows.map(|rows| rows * weight.row_len_bytes() as u64);
+                of_rows.map_or(image.len_bytes(self.plan), |len| len.min(image.len_bytes(self.plan)))
             }
             _ => image.len_bytes(self.plan),
         }
@@ -140,7 +160,7 @@ mod tests {
     fn plan() -> Plan {
         let (q, out) = (BufferId(0), BufferId(1));
         let op = Op::Attention { q, layer: KvLayerId(0), kappa: 1.0, window: Some(100), soft_cap: None, out };
-        let buffer = || Buffer { rows: Rows::All, kind: BufferKind::F32 { width: 16 } };
+        let buffer = || Buffer::new(Rows::All, BufferKind::F32 { width: 16 });
         Plan {
             architecture: "test".into(),
             vocab_len: 1,

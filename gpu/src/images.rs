@@ -196,7 +196,8 @@ fn checked_bytes(
         // Checking has turned the floats into something else.
         LoadedWeight::W16(_) | LoadedWeight::F32(_) => {
             let mut bytes = vec![0; len * row_len_bytes];
-            source.read_at(&weight.tensor, u64::from(start) * row_len_bytes as u64, &mut bytes)?;
+            let offset_bytes = weight.offset_bytes() + u64::from(start) * row_len_bytes as u64;
+            source.read_at(&weight.tensor, offset_bytes, &mut bytes)?;
             Ok(bytes)
         }
     }

@@ -16,7 +16,13 @@ const ROWS: u32 = 5003;
 const COLS: u32 = 1024;
 
 fn plan() -> Plan {
-    let weight = |tensor: &str, encoding, rows, cols| Weight { tensor: tensor.into(), encoding, rows, cols };
+    let weight = |tensor: &str, encoding, rows, cols| Weight {
+        tensor: tensor.into(),
+        encoding,
+        rows,
+        cols,
+        part: None,
+    };
     Plan {
         architecture: "test".into(),
         vocab_len: 1,
@@ -46,7 +52,9 @@ fn source(plan: &Plan) -> MemoryWeights {
                 .map(|i| if i % 34 == 1 { 0x3C } else { (i * i / 7) as u8 })
                 .collect(),
             Encoding::W16(_) => (0..35 * 40_u16).flat_map(|i| (0x3C00 + i).to_le_bytes()).collect(),
-            Encoding::F32(_) => (0..5_u8).flat_map(|i| f32::from(i).to_le_bytes()).collect(),
+            Encoding::F32(_) | Encoding::Router(_) => {
+                (0..5_u8).flat_map(|i| f32::from(i).to_le_bytes()).collect()
+            }
         };
         (weight.tensor.clone(), bytes)
     });
@@ -56,7 +64,7 @@ fn source(plan: &Plan) -> MemoryWeights {
 fn layout(weight: &Weight) -> WeightLayout {
     let format = match weight.encoding {
         Encoding::Block(format) => WeightFormat::Block(format),
-        Encoding::W16(_) | Encoding::F32(_) => WeightFormat::W16,
+        Encoding::W16(_) | Encoding::F32(_) | Encoding::Router(_) => WeightFormat::W16,
     };
     WeightLayout::new(format, weight.rows as usize, weight.cols as usize).expect("a test may panic")
 }

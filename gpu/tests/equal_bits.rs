@@ -46,7 +46,8 @@ fn weights(plan: &Plan) -> MemoryWeights {
 
 fn bytes(weight: &Weight, seed: u64) -> Vec<u8> {
     let mut random = data::random(seed);
-    let count = weight.rows as usize * weight.cols as usize;
+    // The whole tensor.
+    let count = weight.part.map_or(weight.rows as usize * weight.cols as usize, |part| part.len as usize);
     match weight.encoding {
         Encoding::Block(format) => {
             // Where d and, if any, dmin lie, and about how large they are for weights of 2^-4.
@@ -70,6 +71,10 @@ fn bytes(weight: &Weight, seed: u64) -> Vec<u8> {
         }
         Encoding::F32(FloatSource::F32) => {
             (0..count).flat_map(|_| (0.5 + (random() % 256) as f32 / 256.0).to_le_bytes()).collect()
+        }
+        // Scores that are not far apart.
+        Encoding::Router(FloatSource::F32) => {
+            (0..count).flat_map(|_| ((random() % 512) as f32 / 4096.0 - 0.0625).to_le_bytes()).collect()
         }
         other => panic!("no sample has {other:?}"),
     }
@@ -225,9 +230,15 @@ architectures! {
     llama,
     llama_rope_freqs,
     llama_yarn,
+    llama_moe,
     qwen2,
+    qwen2moe,
     qwen3,
+    qwen3moe,
+    gemma2,
     gemma3,
+    phi3,
+    gpt2,
 }
 
 /// Weights with 16 and with 8 integer minima read the same activations, as in files of Q2_K.

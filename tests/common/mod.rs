@@ -65,6 +65,22 @@ pub fn quant(ty: &str) -> PathBuf {
     root(&format!("tests/data/quants/llama-{ty}.gguf"))
 }
 
+/// The fixtures of `make fixtures`: models of every architecture.
+pub const ARCHITECTURES: [&str; 12] = [
+    "llama",
+    "llama-ropefreqs",
+    "llama-yarn",
+    "llama-moe",
+    "qwen2",
+    "qwen2moe",
+    "qwen3",
+    "qwen3moe",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "gpt2",
+];
+
 /// A fixture of `make fixtures`; none, and a line that says so, in the quick tier.
 pub fn fixture(name: &str) -> Option<PathBuf> {
     runs_in(Tier::Ci, &format!("tiny {name}"))

@@ -80,6 +80,7 @@ impl Buffers {
                 Rows::All => limits.max_rows,
                 Rows::Outputs => limits.max_outputs,
             } as usize;
+            let rows = rows.saturating_mul(buffer.slots as usize);
             Ok(match buffer.kind {
                 BufferKind::F32 { width } => {
                     Data::F32 { width: width as usize, values: Shared::allocate(rows, width as usize)? }

@@ -145,11 +145,23 @@ pub unsafe fn swiglu<S: Simd>(gate: S::F, up: S::F) -> S::F {
 #[inline(always)]
 pub unsafe fn gelu_gate<S: Simd>(gate: S::F, up: S::F) -> S::F {
     // SAFETY: the caller has the instructions of S.
+    unsafe { snap::<S>(S::mul_f(gelu_unsnapped::<S>(gate), up)) }
+}
+
+/// `snap(x*sigmoid(k*(C1 + (k*k)*C2)))`, k = x clamped to ±64.
+#[inline(always)]
+pub unsafe fn gelu<S: Simd>(x: S::F) -> S::F {
+    // SAFETY: the caller has the instructions of S.
+    unsafe { snap::<S>(gelu_unsnapped::<S>(x)) }
+}
+
+#[inline(always)]
+unsafe fn gelu_unsnapped<S: Simd>(x: S::F) -> S::F {
+    // SAFETY: the caller has the instructions of S.
     unsafe {
-        let k = clamp::<S>(gate, -64.0, 64.0);
+        let k = clamp::<S>(x, -64.0, 64.0);
         let inner = S::add_f(S::splat_f(GELU_C1), S::mul_f(S::mul_f(k, k), S::splat_f(GELU_C2)));
-        let weight = sigmoid::<S>(S::mul_f(k, inner));
-        snap::<S>(S::mul_f(S::mul_f(gate, weight), up))
+        S::mul_f(x, sigmoid::<S>(S::mul_f(k, inner)))
     }
 }
 

@@ -6,7 +6,9 @@
 use unisonic_core::format::blocks::BlockFormat;
 
 use super::matrix::{Packing, SUPERBLOCK_TILES, W16_TILE_LEN_BYTES};
-use super::quants::{Bytes, Five, Levels, Nibbles, Quants, Six, TILE_LEN, Three, Two, VECTORS};
+use super::quants::{
+    Bytes, Doubled, Five, Levels, Nibbles, Quants, Six, TILE_LEN, Ternary, Three, Two, VECTORS,
+};
 use crate::simd::{LANES, Simd};
 
 /// Quantised activation rows as kernels read them.
@@ -32,7 +34,7 @@ impl Activations {
     /// # Safety
     /// The buffers have that many rows.
     #[inline(always)]
-    unsafe fn starting_at(self, row: usize) -> Self {
+    pub unsafe fn starting_at(self, row: usize) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
             Self {
@@ -78,13 +80,17 @@ pub unsafe fn panel<S: Simd>(
                 BlockFormat::Q5_K => block_rows::<S, Five<0>, 32, true>(panel, tiles, x, rows, out),
                 BlockFormat::Q6_K => block_rows::<S, Six, 16, false>(panel, tiles, x, rows, out),
                 BlockFormat::IQ4_XS => block_rows::<S, Levels, 32, false>(panel, tiles, x, rows, out),
-                BlockFormat::MXFP4 | BlockFormat::TQ1_0 | BlockFormat::TQ2_0 => {
-                    unreachable!("{format} matrices are not packed")
+                BlockFormat::MXFP4 => block_rows::<S, Doubled, FLOATS, false>(panel, tiles, x, rows, out),
+                BlockFormat::TQ1_0 | BlockFormat::TQ2_0 => {
+                    block_rows::<S, Ternary, 32, false>(panel, tiles, x, rows, out)
                 }
             },
         }
     }
 }
+
+/// In the place of the elements of a sub-block: blocks of 32 with f32 scales, where 0 is those with f16 scales.
+const FLOATS: usize = 1;
 
 /// Tokens that share an unpacked weight tile: what 32 vector registers hold.
 const BLOCK_TOKENS: usize = 4;
@@ -133,13 +139,17 @@ unsafe fn block_tokens<S: Simd, Q: Quants, const SUB: usize, const MIN: bool, co
             let count = (tiles - first).min(SUPERBLOCK_TILES);
             let scales = from.add(count * Q::LEN_BYTES);
             let both = if MIN { 2 } else { 1 };
-            let scales_len = if SUB == 0 { count * 2 * LANES } else { sub_scales_len(SUB) + 2 * LANES };
+            let scales_len = match SUB {
+                0 => count * 2 * LANES,
+                FLOATS => count * 4 * LANES,
+                _ => sub_scales_len(SUB) + 2 * LANES,
+            };
             let len_bytes = (count * Q::LEN_BYTES + both * scales_len).next_multiple_of(64);
             if is_first {
                 prefetch_ahead::<S>(from, len_bytes);
             }
-            let totals = if SUB == 0 {
-                blocks_of_32::<S, Q, MIN, N>(from, scales, first, count, x)
+            let totals = if SUB == 0 || SUB == FLOATS {
+                blocks_of_32::<S, Q, SUB, MIN, N>(from, scales, first, count, x)
             } else {
                 sub_blocks::<S, Q, SUB, MIN, N>(from, scales, first, x)
             };
@@ -202,7 +212,7 @@ unsafe fn join_planes<S: Simd>(high: S::I, low: S::I) -> S::F {
 
 /// T of a superblock of blocks of 32: `T = T + F(I_b)*d_b [, T = T + i2f(bs_b)*m_b]`, b ascending.
 #[inline(always)]
-unsafe fn blocks_of_32<S: Simd, Q: Quants, const MIN: bool, const N: usize>(
+unsafe fn blocks_of_32<S: Simd, Q: Quants, const SUB: usize, const MIN: bool, const N: usize>(
     quants: *const u8,
     scales: *const u8,
     first: usize,
@@ -214,7 +224,10 @@ unsafe fn blocks_of_32<S: Simd, Q: Quants, const MIN: bool, const N: usize>(
         let mut totals = [S::splat_f(0.0); N];
         for b in 0..count {
             let w = Q::unpack::<S>(quants.add(b * Q::LEN_BYTES));
-            let d = S::load_f16(scales.cast::<u16>().add(b * LANES));
+            let d = match SUB {
+                FLOATS => S::load_f(scales.cast::<f32>().add(b * LANES)),
+                _ => S::load_f16(scales.cast::<u16>().add(b * LANES)),
+            };
             let m = if MIN { S::load_f16(scales.cast::<u16>().add((count + b) * LANES)) } else { d };
             for (t, total) in totals.iter_mut().enumerate() {
                 let at = t * x.width + (first + b) * TILE_LEN;

@@ -125,8 +125,13 @@ mod tests {
 
     /// Two matrices of several parts each and a vector; every element is 1 unless `bad` names its byte.
     fn load(threads: usize, bad: &[(&str, usize)]) -> (Result<usize, String>, Vec<(u64, u64)>) {
-        let weight =
-            |tensor: &str, encoding, rows| Weight { tensor: tensor.into(), encoding, rows, cols: COLS };
+        let weight = |tensor: &str, encoding, rows| Weight {
+            tensor: tensor.into(),
+            encoding,
+            rows,
+            cols: COLS,
+            part: None,
+        };
         let matrix = Encoding::W16(FloatSource::F32);
         let plan = Plan {
             architecture: "test".into(),

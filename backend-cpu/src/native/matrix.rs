@@ -2,7 +2,7 @@
 //!
 //! A superblock of a panel holds up to 8 tiles ([`super::quants`]) and then, for all 16 rows side by side:
 //!
-//! - blocks of 32: the f16 scales of each tile, then the f16 minima of each tile;
+//! - blocks of 32: the f16 scales of each tile, then the f16 minima of each tile; f32 scales for MXFP4, whose range is wider;
 //! - sub-blocks: the signed byte scales of each sub-block, the byte minima of each sub-block, the f16 scale `d` and the
 //!   f16 `dmin`;
 //!
@@ -14,7 +14,9 @@ use unisonic_core::numerics::embedding::{embed_row, embed_w16_row};
 use unisonic_core::numerics::w16::W16Row;
 use unisonic_core::plan::{DeviceError, Encoding, Weight};
 
-use super::quants::{Bytes, Five, Levels, Nibbles, Quants, Six, TILE_LEN, Three, Tile, Two, VECTORS};
+use super::quants::{
+    Bytes, Doubled, Five, Levels, Nibbles, Quants, Six, TILE_LEN, Ternary, Three, Tile, Two, VECTORS,
+};
 use crate::memory::Lines;
 use crate::simd::{LANES, Portable};
 
@@ -39,19 +41,19 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// The packing of a weight of a plan; none for a vector or a format without a kernel.
+    /// The packing of a weight of a plan; none for a vector.
     pub fn of(encoding: Encoding) -> Option<Self> {
         match encoding {
-            Encoding::Block(format) => Layout::of(format).map(|_| Packing::Block(format)),
+            Encoding::Block(format) => Some(Packing::Block(format)),
             Encoding::W16(_) => Some(Packing::W16),
-            Encoding::F32(_) => None,
+            Encoding::F32(_) | Encoding::Router(_) => None,
         }
     }
 
     /// Bytes of a panel of `tiles` tiles.
     pub fn panel_len_bytes(self, tiles: usize) -> usize {
         match self {
-            Packing::Block(format) => Layout::packed(format).panel_len_bytes(tiles),
+            Packing::Block(format) => Layout::of(format).panel_len_bytes(tiles),
             Packing::W16 => tiles * W16_TILE_LEN_BYTES,
         }
     }
@@ -72,14 +74,14 @@ pub struct PackedMatrix {
 }
 
 impl PackedMatrix {
-    /// Bytes of the panels of a weight; none for a vector or a format without a kernel.
+    /// Bytes of the panels of a weight; none for a vector.
     pub fn len_bytes(weight: &Weight) -> Option<usize> {
         let tiles = (weight.cols as usize).div_ceil(TILE_LEN);
         let panel_len_bytes = Packing::of(weight.encoding)?.panel_len_bytes(tiles);
         Some((weight.rows as usize).div_ceil(LANES).saturating_mul(panel_len_bytes))
     }
 
-    /// Zeroed memory for a matrix, to be packed into; none for a vector or a format without a kernel.
+    /// Zeroed memory for a matrix, to be packed into; none for a vector.
     pub fn allocate(weight: &Weight) -> Result<Option<Self>, DeviceError> {
         let (Some(packing), Some(len_bytes)) = (Packing::of(weight.encoding), Self::len_bytes(weight)) else {
             return Ok(None);
@@ -112,7 +114,7 @@ impl PackedMatrix {
         let (panel, lane) = (self.panel(row / LANES), row % LANES);
         match self.packing {
             Packing::Block(format) => {
-                embed_row(&Layout::packed(format).decode(format, panel, self.tiles, lane), out)
+                embed_row(&Layout::of(format).decode(format, panel, self.tiles, lane), out)
             }
             Packing::W16 => {
                 let (mut high, mut low, mut scales) = (Vec::new(), Vec::new(), Vec::new());
@@ -154,8 +156,10 @@ pub struct Layout {
     /// Packs a tile.
     pub pack: fn(&Tile, &mut [u8]),
     unpack_lane: fn(&[u8], usize) -> [u8; TILE_LEN],
-    /// Elements of a sub-block; 0 for blocks of 32.
+    /// Elements of a sub-block; 0 for blocks of 32. Formats with one scale for 256 elements have sub-blocks of scale 1.
     pub sub_len: usize,
+    /// Bytes of the scale of a block of 32.
+    pub block_scale_len_bytes: usize,
     /// Whether there are minima.
     pub has_minimum: bool,
 }
@@ -163,12 +167,20 @@ pub struct Layout {
 impl Layout {
     fn new<Q: Quants>(sub_len: usize, has_minimum: bool) -> Self {
         let (tile_len_bytes, offset) = (Q::LEN_BYTES, Q::OFFSET);
-        Self { tile_len_bytes, offset, pack: Q::pack, unpack_lane: unpack_lane::<Q>, sub_len, has_minimum }
+        Self {
+            tile_len_bytes,
+            offset,
+            pack: Q::pack,
+            unpack_lane: unpack_lane::<Q>,
+            sub_len,
+            block_scale_len_bytes: 2,
+            has_minimum,
+        }
     }
 
     /// The packing of a format; `linear::panel` has the same table with kernels.
-    pub fn of(format: BlockFormat) -> Option<Self> {
-        Some(match format {
+    pub fn of(format: BlockFormat) -> Self {
+        match format {
             BlockFormat::Q4_0 => Self::new::<Nibbles<8>>(0, false),
             BlockFormat::Q4_1 => Self::new::<Nibbles<0>>(0, true),
             BlockFormat::Q5_0 => Self::new::<Five<16>>(0, false),
@@ -181,19 +193,17 @@ impl Layout {
             BlockFormat::Q5_K => Self::new::<Five<0>>(32, true),
             BlockFormat::Q6_K => Self::new::<Six>(16, false),
             BlockFormat::IQ4_XS => Self::new::<Levels>(32, false),
-            BlockFormat::MXFP4 | BlockFormat::TQ1_0 | BlockFormat::TQ2_0 => return None,
-        })
-    }
-
-    /// The packing of a format that has one: that of a [`PackedMatrix`].
-    pub fn packed(format: BlockFormat) -> Self {
-        Self::of(format).unwrap_or_else(|| unreachable!("{format} matrices are not packed"))
+            BlockFormat::MXFP4 => Self { block_scale_len_bytes: 4, ..Self::new::<Doubled>(0, false) },
+            BlockFormat::TQ1_0 | BlockFormat::TQ2_0 => Self::new::<Ternary>(32, false),
+        }
     }
 
     /// Bytes of the scales that follow `tiles` tiles, minima included, without filling.
     fn scales_len_bytes(&self, tiles: usize) -> usize {
-        let scales =
-            if self.sub_len == 0 { 2 * LANES * tiles } else { 2 * LANES + LANES * self.sub_blocks(tiles) };
+        let scales = match self.sub_len {
+            0 => self.block_scale_len_bytes * LANES * tiles,
+            _ => 2 * LANES + LANES * self.sub_blocks(tiles),
+        };
         if self.has_minimum { 2 * scales } else { scales }
     }
 
@@ -231,7 +241,10 @@ impl Layout {
             let (sub_minima, scales) = scales.split_at(if self.has_minimum { subs * LANES } else { 0 });
             row.sub_scales.extend(sub_scales.iter().skip(lane).step_by(LANES).map(|&x| x as i8));
             row.sub_minima.extend(sub_minima.iter().skip(lane).step_by(LANES).map(|&x| x as i8));
-            row.scales.extend((0..halves).map(|i| f16_at(scales, i * LANES + lane)));
+            row.scales.extend((0..halves).map(|i| match self.block_scale_len_bytes {
+                4 => f32_at(scales, i * LANES + lane),
+                _ => f16_at(scales, i * LANES + lane),
+            }));
             if self.has_minimum {
                 row.minima.extend((0..halves).map(|i| f16_at(scales, (halves + i) * LANES + lane)));
             }

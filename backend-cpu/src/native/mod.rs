@@ -7,6 +7,7 @@
 pub(crate) mod attention;
 mod buffers;
 mod elementary;
+mod experts;
 mod head_steps;
 pub(crate) mod heads;
 #[cfg(test)]
@@ -24,14 +25,13 @@ mod steps;
 use std::sync::Arc;
 
 use unisonic_core::plan::{
-    BufferKind, Device, DeviceError, DeviceInfo, Encoding, Limits, PROFILE, Plan, Program, Progress,
+    BufferId, BufferKind, Device, DeviceError, DeviceInfo, Limits, Op, PROFILE, Plan, Program, Progress,
     WeightSource,
 };
 
 pub use crate::isa::Isa;
 use crate::scalar::{Arithmetic, ScalarDevice};
 use crate::simd::LANES;
-use matrix::Layout;
 
 /// Most threads of a device: more than any processor has, and fewer than a system lets a process start.
 pub const MAX_THREADS: usize = 1024;
@@ -101,7 +101,7 @@ impl Device for CpuDevice {
                 )?;
                 Ok(Box::new(program))
             }
-            // Shapes and formats without kernels run on the oracle: slower, and the same bits.
+            // Shapes without kernels run on the oracle: slower, and the same bits.
             (_, unfit) => {
                 let why = unfit.unwrap_or_else(|| format!("this machine has no {}", self.isa));
                 ScalarDevice::new(Arithmetic::U1)
@@ -112,27 +112,32 @@ impl Device for CpuDevice {
     }
 }
 
+/// The routes that a step makes or reads.
+fn routes_of(op: &Op) -> Option<BufferId> {
+    match *op {
+        Op::Route { out: routes, .. } | Op::ExpertLinear { routes, .. } | Op::SumExperts { routes, .. } => {
+            Some(routes)
+        }
+        _ => None,
+    }
+}
+
 /// Why the kernels cannot run a plan, if they cannot: vectors of 16 have to fit its rows and heads.
 fn unfit(plan: &Plan) -> Option<String> {
     let fits = |len: u32| len.is_multiple_of(LANES as u32);
-    let formats = plan.weights.iter().find_map(|weight| match weight.encoding {
-        Encoding::Block(format) if Layout::of(format).is_none() => {
-            Some(format!("`{}` is {format}, which has no kernel", weight.tensor))
-        }
-        _ => None,
-    });
     let head_fits = |len: u32| fits(len) && len as usize <= attention::MAX_HEAD_LEN;
     let heads = plan.kv_layers.iter().find(|layer| !head_fits(layer.head_len)).map(|layer| {
         let longest = attention::MAX_HEAD_LEN;
         format!("heads of {} values, but kernels take multiples of 16 up to {longest}", layer.head_len)
     });
-    let rows = plan.buffers.iter().enumerate().find_map(|(id, buffer)| match buffer.kind {
-        // Logits are written by columns, so any vocabulary will do.
-        BufferKind::F32 { .. } if id == plan.logits.index() => None,
+    let routes: Vec<BufferId> = plan.steps.iter().filter_map(|step| routes_of(&step.op)).collect();
+    let rows = (0..).map(BufferId).zip(&plan.buffers).find_map(|(id, buffer)| match buffer.kind {
+        // Logits are written by columns, so any vocabulary will do; routes are no rows for kernels.
+        BufferKind::F32 { .. } if id == plan.logits || routes.contains(&id) => None,
         BufferKind::F32 { width } | BufferKind::A16 { width } if !fits(width) => {
             Some(format!("rows of {width} values, but kernels take multiples of 16"))
         }
         BufferKind::F32 { .. } | BufferKind::A16 { .. } | BufferKind::Q16 { .. } => None,
     });
-    formats.or(heads).or(rows)
+    heads.or(rows)
 }

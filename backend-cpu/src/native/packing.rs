@@ -20,7 +20,7 @@ pub fn pack_rows(packing: Packing, rows: usize, tiles: usize, from: &LoadedWeigh
     assert_eq!(panels.len(), rows.div_ceil(LANES), "panels of {rows} rows");
     match (packing, from) {
         (Packing::Block(packed), LoadedWeight::Blocks { format, bytes }) if packed == *format => {
-            let layout = Layout::packed(packed);
+            let layout = Layout::of(packed);
             let row_len_bytes = bytes.len() / rows;
             let panels = panels.zip(bytes.chunks(LANES * row_len_bytes));
             panels.for_each(|(to, rows)| {
@@ -76,11 +76,15 @@ fn pack_superblock(layout: &Layout, rows: &[DecodedRow], s: usize, tiles: usize,
     // Blocks of 32 have a scale for each tile and no sub-blocks.
     let subs = layout.sub_blocks(SUPERBLOCK_TILES);
     let (first_half, halves) = if subs == 0 { (first, tiles) } else { (s, 1) };
-    to.bytes(s * subs, subs, |row| &row.sub_scales);
+    // Where a superblock has one scale, that of its sub-blocks is 1.
+    to.bytes(s * subs, subs, |row, i| row.sub_scales.get(i).copied().unwrap_or(1));
     if layout.has_minimum {
-        to.bytes(s * subs, subs, |row| &row.sub_minima);
+        to.bytes(s * subs, subs, |row, i| row.sub_minima[i]);
     }
-    to.halves(first_half, halves, |row| &row.scales);
+    match layout.block_scale_len_bytes {
+        4 => to.floats(first_half, halves, |row| &row.scales),
+        _ => to.halves(first_half, halves, |row| &row.scales),
+    }
     if layout.has_minimum {
         to.halves(first_half, halves, |row| &row.minima);
     }
@@ -105,10 +109,20 @@ impl Fields<'_> {
         self.written += 2 * LANES * count;
     }
 
-    fn bytes(&mut self, first: usize, count: usize, field: impl Fn(&DecodedRow) -> &[i8]) {
+    fn floats(&mut self, first: usize, count: usize, field: impl Fn(&DecodedRow) -> &[f32]) {
         for (row, decoded) in self.rows.iter().enumerate() {
             for i in 0..count {
-                self.to[self.written + i * LANES + row] = field(decoded)[first + i] as u8;
+                let bytes = field(decoded)[first + i].to_le_bytes();
+                self.to[self.written + 4 * (i * LANES + row)..][..4].copy_from_slice(&bytes);
+            }
+        }
+        self.written += 4 * LANES * count;
+    }
+
+    fn bytes(&mut self, first: usize, count: usize, field: impl Fn(&DecodedRow, usize) -> i8) {
+        for (row, decoded) in self.rows.iter().enumerate() {
+            for i in 0..count {
+                self.to[self.written + i * LANES + row] = field(decoded, first + i) as u8;
             }
         }
         self.written += LANES * count;

@@ -202,7 +202,7 @@ mod tests {
             architecture: "test".into(),
             vocab_len: 1,
             context_len: 1,
-            weights: vec![Weight { tensor: "w".into(), encoding, rows: 1, cols: 1 }],
+            weights: vec![Weight { tensor: "w".into(), encoding, rows: 1, cols: 1, part: None }],
             buffers: vec![],
             rope_tables: vec![],
             kv_layers: vec![],

@@ -55,6 +55,10 @@ pub struct Three;
 pub struct Bytes;
 /// Four bits that stand for the 16 levels of IQ4_NL and IQ4_XS, biased by 128.
 pub struct Levels;
+/// Four bits that stand for the doubled values of MXFP4, biased by 128.
+pub struct Doubled;
+/// Two bits, offset 1.
+pub struct Ternary;
 
 const NIBBLES_LEN: usize = 256;
 const PAIRS_LEN: usize = 128;
@@ -246,6 +250,21 @@ impl Quants for Two {
     }
 }
 
+impl Quants for Ternary {
+    const LEN_BYTES: usize = PAIRS_LEN;
+    const OFFSET: i32 = 1;
+
+    fn pack(tile: &Tile, to: &mut [u8]) {
+        pack_pairs(tile, to, 0);
+    }
+
+    #[inline(always)]
+    unsafe fn unpack<S: Simd>(from: *const u8) -> [S::B; VECTORS] {
+        // SAFETY: the caller's promise.
+        unsafe { pairs::<S>(from) }
+    }
+}
+
 impl Quants for Three {
     const LEN_BYTES: usize = PAIRS_LEN + BITS_LEN;
     const OFFSET: i32 = 4;
@@ -278,6 +297,12 @@ impl Quants for Bytes {
     }
 }
 
+/// Takes biased levels, not their numbers: the inverse of unpacking. Of equal levels any number will do.
+fn pack_levels(tile: &Tile, levels: &[u8; 16], to: &mut [u8]) {
+    let number = |level: u8| levels.iter().position(|&l| l == level).unwrap_or(0) as u8;
+    pack_nibbles(&tile.map(|row| row.map(number)), to);
+}
+
 /// The levels of `core::format::blocks` (IQ4_NL), biased by 128.
 const LEVELS: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
 
@@ -286,15 +311,32 @@ impl Quants for Levels {
     const OFFSET: i32 = 128;
     const WIDE: bool = true;
 
-    /// Takes biased levels, not their numbers: the inverse of unpacking.
     fn pack(tile: &Tile, to: &mut [u8]) {
-        let number = |level: u8| LEVELS.iter().position(|&l| l == level).unwrap_or(0) as u8;
-        pack_nibbles(&tile.map(|row| row.map(number)), to);
+        pack_levels(tile, &LEVELS, to);
     }
 
     #[inline(always)]
     unsafe fn unpack<S: Simd>(from: *const u8) -> [S::B; VECTORS] {
         // SAFETY: the caller's promise.
         unsafe { nibbles::<S>(from).map(|numbers| S::lookup(numbers, &LEVELS)) }
+    }
+}
+
+/// The values of `core::format::blocks` (MXFP4), biased by 128.
+const DOUBLED: [u8; 16] = [128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116];
+
+impl Quants for Doubled {
+    const LEN_BYTES: usize = NIBBLES_LEN;
+    const OFFSET: i32 = 128;
+    const WIDE: bool = true;
+
+    fn pack(tile: &Tile, to: &mut [u8]) {
+        pack_levels(tile, &DOUBLED, to);
+    }
+
+    #[inline(always)]
+    unsafe fn unpack<S: Simd>(from: *const u8) -> [S::B; VECTORS] {
+        // SAFETY: the caller's promise.
+        unsafe { nibbles::<S>(from).map(|numbers| S::lookup(numbers, &DOUBLED)) }
     }
 }

@@ -1,13 +1,13 @@
 //! Kernels over one row: norms, quantisers, gates. The formulas are those of `core::numerics`, on 16 lanes.
 
 use unisonic_core::numerics::a16::MAX_16;
-use unisonic_core::numerics::float::{INV_16319, tree};
+use unisonic_core::numerics::float::{INV_16319, reciprocal_of_len, tree};
 use unisonic_core::numerics::norm::inverse_rms;
 use unisonic_core::numerics::range::{LOGIT_LIMIT, QUANTIZER_FLOOR, SQUARES_LIMIT, is_below};
 use unisonic_core::numerics::{activation, elementary as scalar};
 use unisonic_core::plan::Activation;
 
-use super::elementary::{abs_bits, gelu_gate, largest_magnitude, rne, snap, soft_cap, swiglu};
+use super::elementary::{abs_bits, gelu, gelu_gate, largest_magnitude, rne, snap, soft_cap, swiglu};
 use crate::simd::{LANES, Simd};
 
 /// Elements of a superblock of A16.
@@ -46,16 +46,29 @@ pub unsafe fn rms_norm<S: Simd>(
     }
 }
 
-/// tree256 of `snap(x*x)`: 16 vectors are the 256 virtual lanes.
+/// tree256 of `snap(x*x)`.
 #[inline(always)]
 unsafe fn sum_of_squares<S: Simd>(x: &[f32]) -> f32 {
+    // SAFETY: the caller's promise; every vector is below the length.
+    unsafe {
+        tree256::<S>(x.len(), |i| {
+            let x = S::load_f(x.as_ptr().add(i));
+            snap::<S>(S::mul_f(x, x))
+        })
+    }
+}
+
+/// tree256 of `len` values, a multiple of 16, of which `at(i)` gives the vector from i on: 16 vectors are the 256 virtual
+/// lanes.
+#[inline(always)]
+unsafe fn tree256<S: Simd>(len: usize, at: impl Fn(usize) -> S::F) -> f32 {
     // SAFETY: the caller's promise.
     unsafe {
         let mut lanes = [S::splat_f(0.0); SUPERBLOCK / LANES];
-        for chunk in x.chunks(SUPERBLOCK) {
-            for (v, lane) in lanes.iter_mut().enumerate().take(chunk.len() / LANES) {
-                let x = S::load_f(chunk.as_ptr().add(v * LANES));
-                *lane = S::add_f(*lane, snap::<S>(S::mul_f(x, x)));
+        for first in (0..len).step_by(SUPERBLOCK) {
+            let vectors = (len - first).min(SUPERBLOCK) / LANES;
+            for (v, lane) in lanes.iter_mut().enumerate().take(vectors) {
+                *lane = S::add_f(*lane, at(first + v * LANES));
             }
         }
         let mut half = lanes.len() / 2;
@@ -68,6 +81,66 @@ unsafe fn sum_of_squares<S: Simd>(x: &[f32]) -> f32 {
         let mut last = [0.0; LANES];
         S::store_f(last.as_mut_ptr(), lanes[0]);
         tree(last)
+    }
+}
+
+/// `y = layer_norm(x)`, returns whether the row is in range (`core::numerics::norm::layer_norm`).
+///
+/// # Safety
+/// As for [`Simd`]; the slices are equally long, a multiple of 16.
+#[inline(always)]
+pub unsafe fn layer_norm<S: Simd>(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, y: &mut [f32]) -> bool {
+    // SAFETY: the caller's promise; every access is below the length.
+    unsafe {
+        let mean = tree256::<S>(x.len(), |i| S::load_f(x.as_ptr().add(i))) * reciprocal_of_len(x.len());
+        let mean = S::splat_f(mean);
+        for i in (0..x.len()).step_by(LANES) {
+            S::store_f(y.as_mut_ptr().add(i), S::sub_f(S::load_f(x.as_ptr().add(i)), mean));
+        }
+        let squares = sum_of_squares::<S>(y);
+        if !is_below(squares, SQUARES_LIMIT) {
+            y.fill(0.0);
+            return false;
+        }
+        let r = S::splat_f(inverse_rms(squares, x.len(), eps));
+        for i in (0..x.len()).step_by(LANES) {
+            let normed = S::mul_f(S::load_f(y.as_ptr().add(i)), r);
+            let scaled = snap::<S>(S::mul_f(normed, S::load_f(weight.as_ptr().add(i))));
+            let out = snap::<S>(S::add_f(scaled, S::load_f(bias.as_ptr().add(i))));
+            S::store_f(y.as_mut_ptr().add(i), out);
+        }
+        true
+    }
+}
+
+/// The dot product of a router (`core::numerics::moe::router_dot`).
+///
+/// # Safety
+/// As for [`Simd`]; the slices are equally long, a multiple of 16.
+#[inline(always)]
+pub unsafe fn router_dot<S: Simd>(x: &[f32], weight: &[f32]) -> f32 {
+    // SAFETY: the caller's promise; every access is below the length.
+    unsafe {
+        tree256::<S>(x.len(), |i| {
+            snap::<S>(S::mul_f(S::load_f(x.as_ptr().add(i)), S::load_f(weight.as_ptr().add(i))))
+        })
+    }
+}
+
+/// `y = y + snap(weight*output)` (`core::numerics::moe::add_expert`).
+///
+/// # Safety
+/// As for [`Simd`]; the slices are equally long, a multiple of 16.
+#[inline(always)]
+pub unsafe fn add_expert<S: Simd>(y: &mut [f32], weight: f32, output: &[f32]) {
+    // SAFETY: the caller's promise; every access is below the length.
+    unsafe {
+        let weight = S::splat_f(weight);
+        for i in (0..y.len()).step_by(LANES) {
+            let scaled = snap::<S>(S::mul_f(weight, S::load_f(output.as_ptr().add(i))));
+            let at = y.as_mut_ptr().add(i);
+            S::store_f(at, S::add_f(S::load_f(at), scaled));
+        }
     }
 }
 
@@ -170,6 +243,24 @@ pub unsafe fn gate<S: Simd>(function: Activation, gate: &[f32], up: &[f32], y: &
         };
         for i in vectors..y.len() {
             y[i] = one(gate[i], up[i]);
+        }
+    }
+}
+
+/// `y = gelu(x)`, any length.
+///
+/// # Safety
+/// As for [`Simd`]; the slices are equally long.
+#[inline(always)]
+pub unsafe fn gelus<S: Simd>(x: &[f32], y: &mut [f32]) {
+    // SAFETY: the caller's promise; vectors end below the length.
+    unsafe {
+        let vectors = y.len() / LANES * LANES;
+        for i in (0..vectors).step_by(LANES) {
+            S::store_f(y.as_mut_ptr().add(i), gelu::<S>(S::load_f(x.as_ptr().add(i))));
+        }
+        for i in vectors..y.len() {
+            y[i] = activation::gelu(x[i]);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use unisonic_core::numerics::elementary::sigmoid;
 use unisonic_core::numerics::range::ACTIVATION_LIMIT;
 use unisonic_core::plan::{Batch, BufferId, Op, WeightId};
 
@@ -51,6 +52,21 @@ impl State {
                         y.iter_mut().for_each(|y| *y *= scale);
                     }
                     true
+                })
+            }
+            Op::EmbedPositions { table, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    let table = self.matrix(table);
+                    let position = batch.positions[self.plan.source_row(op, batch, row)] as usize;
+                    table.embed(position.min(table.rows - 1), y);
+                    true
+                })
+            }
+            Op::LayerNorm { x, weight, bias, eps, out, quantized } => {
+                self.each_row(step, rows, results(out, quantized), batch, pool, &|row, y| {
+                    let (weight, bias) = (self.vector(weight), self.vector(bias));
+                    // SAFETY: the step does not write x; `Plan::check` has compared the widths, `unfit` their vectors.
+                    unsafe { (self.kernels.layer_norm)(self.buffers.row(x, row), weight, bias, eps, y) }
                 })
             }
             Op::RmsNorm { x, weight, eps, add, out, quantized } => {
@@ -103,6 +119,33 @@ impl State {
                     true
                 })
             }
+            Op::Gelu { x, out, quantized } => {
+                self.each_row(step, rows, results(out, quantized), batch, pool, &|row, y| {
+                    // SAFETY: the step does not write x.
+                    unsafe { (self.kernels.gelus)(self.buffers.row(x, row), y) };
+                    true
+                })
+            }
+            Op::Route { .. } => self.route(op, rows, pool),
+            Op::ExpertLinear { .. } => self.expert_linear(op, rows, pool),
+            Op::SumExperts { x, routes, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    // SAFETY: the step writes neither operand.
+                    unsafe { self.sum_experts(x, routes, row, y) };
+                    true
+                })
+            }
+            Op::AddShared { x, gate, a, b, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    // SAFETY: the step writes no operand; `Plan::check` has compared the widths, `unfit` their vectors.
+                    unsafe {
+                        let gate = (self.kernels.router_dot)(self.buffers.row(x, row), self.vector(gate));
+                        y.copy_from_slice(self.buffers.row(a, row));
+                        (self.kernels.add_expert)(y, sigmoid(gate), self.buffers.row(b, row));
+                    }
+                    true
+                })
+            }
             Op::Add { a, b, out } => {
                 self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
                     // SAFETY: the step writes neither operand.
@@ -113,8 +156,10 @@ impl State {
             }
             Op::SelectOutputs { x, out } => {
                 self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    let slots = self.plan.slots_of(op) as usize;
+                    let source = self.plan.source_row(op, batch, row) * slots + row % slots;
                     // SAFETY: the step does not write x.
-                    y.copy_from_slice(unsafe { self.buffers.row(x, batch.outputs[row] as usize) });
+                    y.copy_from_slice(unsafe { self.buffers.row(x, source) });
                     true
                 })
             }

@@ -19,6 +19,44 @@ pub(super) struct Linear {
 }
 
 impl ScalarProgram {
+    /// `Op::ExpertLinear`: each slot with the rows of its expert.
+    pub(super) fn expert_linear(
+        &mut self,
+        x: BufferId,
+        routes: BufferId,
+        weight: WeightId,
+        out: BufferId,
+        rows: usize,
+    ) {
+        let mut data = self.buffers.lend(out);
+        let slots = self.plan.buffers[out.index()].slots as usize;
+        let slots_of_x = self.plan.buffers[x.index()].slots as usize;
+        let row_len_bytes = self.plan.weights[weight.index()].row_len_bytes();
+        let mut decoded = DecodedRow::new();
+        for row in 0..rows {
+            // Exact floats.
+            let expert = self.buffers.f32(routes).row(row / slots)[row % slots] as usize;
+            let (high, low, scales) = self.buffers.planes(x).row(row / slots * slots_of_x + row % slots_of_x);
+            let x = A16Row { high, low, scales };
+            let y = data.f32_row_mut(row);
+            let first = expert * y.len();
+            for (column, y) in (first..).zip(y) {
+                let acc = match &self.weights[weight.index()] {
+                    LoadedWeight::Blocks { format, bytes } => {
+                        decode_row(*format, &bytes[column * row_len_bytes..][..row_len_bytes], &mut decoded);
+                        dot_row(&decoded, &x)
+                    }
+                    LoadedWeight::W16(matrix) => w16_dot_row(&matrix.row(column), &x),
+                    LoadedWeight::F32(_) => {
+                        panic!("the plan multiplies with weight {}, which is a vector", weight.0)
+                    }
+                };
+                *y = finish(acc, None);
+            }
+        }
+        self.buffers.give_back(out, data);
+    }
+
     /// Fills the first `rows` rows of `out`; returns those that broke the range contract.
     pub(super) fn linear(&mut self, op: Linear, out: BufferId, rows: usize) -> Vec<usize> {
         let mut data = self.buffers.lend(out);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use unisonic_core::format::blocks::{DecodedRow, decode_row};
-use unisonic_core::numerics::{a16, activation, embedding, norm};
+use unisonic_core::numerics::{a16, activation, embedding, moe, norm};
 use unisonic_core::plan::{Activation, Batch, BufferId, BufferKind, HeadNorm, LoadedWeight, Op, WeightId};
 
 use super::attention::Scores;
@@ -37,6 +37,19 @@ impl ScalarProgram {
                 }
                 true
             }),
+            Op::EmbedPositions { table, out } => {
+                let last = plan.weights[table.index()].rows.saturating_sub(1);
+                self.write_rows(Results::f32(out), rows, |program, row, y| {
+                    program.embedding_row(table, batch.positions[source(row)].min(last), y);
+                    true
+                })
+            }
+            Op::LayerNorm { x, weight, bias, eps, out, quantized } => {
+                self.write_rows(Results { out, quantized }, rows, |program, row, y| {
+                    let (weight, bias) = (program.vector(weight), program.vector(bias));
+                    norm::layer_norm(program.buffers.f32(x).row(row), weight, bias, eps, y)
+                })
+            }
             Op::RmsNorm { x, weight, eps, add, out, quantized } => {
                 self.write_rows(Results { out, quantized }, rows, |program, row, y| {
                     let in_range =
@@ -96,13 +109,56 @@ impl ScalarProgram {
                     true
                 })
             }
+            Op::Gelu { x, out, quantized } => {
+                self.write_rows(Results { out, quantized }, rows, |program, row, y| {
+                    let x = program.buffers.f32(x).row(row);
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y = activation::gelu(x));
+                    true
+                })
+            }
+            Op::Route { x, router, denominator, out } => {
+                self.write_rows(Results::f32(out), rows, |program, row, y| {
+                    let x = program.buffers.f32(x).row(row);
+                    let experts = program.vector(router).chunks_exact(x.len());
+                    let z: Vec<f32> = experts.map(|weight| moe::router_dot(x, weight)).collect();
+                    let (numbers, weights) = y.split_at_mut(y.len() / 2);
+                    let routing = moe::route(&z, numbers.len(), denominator, None);
+                    numbers.iter_mut().zip(routing.experts).for_each(|(y, expert)| *y = expert as f32);
+                    weights.copy_from_slice(&routing.weights);
+                    true
+                })
+            }
+            Op::ExpertLinear { x, routes, weight, out } => {
+                self.expert_linear(x, routes, weight, out, rows);
+                vec![]
+            }
+            Op::SumExperts { x, routes, out } => {
+                self.write_rows(Results::f32(out), rows, |program, row, y| {
+                    let routes = program.buffers.f32(routes).row(row);
+                    let (_, weights) = routes.split_at(routes.len() / 2);
+                    y.fill(0.0);
+                    for (slot, &weight) in weights.iter().enumerate() {
+                        moe::add_expert(y, weight, program.buffers.f32(x).row(row * weights.len() + slot));
+                    }
+                    true
+                })
+            }
+            Op::AddShared { x, gate, a, b, out } => {
+                self.write_rows(Results::f32(out), rows, |program, row, y| {
+                    let gate = moe::router_dot(program.buffers.f32(x).row(row), program.vector(gate));
+                    y.copy_from_slice(program.buffers.f32(a).row(row));
+                    moe::add_shared_expert(y, gate, program.buffers.f32(b).row(row));
+                    true
+                })
+            }
             Op::Add { a, b, out } => self.write_rows(Results::f32(out), rows, |program, row, y| {
                 y.copy_from_slice(program.buffers.f32(b).row(row));
                 add_to(program.buffers.f32(a).row(row), y);
                 true
             }),
             Op::SelectOutputs { x, out } => self.write_rows(Results::f32(out), rows, |program, row, y| {
-                y.copy_from_slice(program.buffers.f32(x).row(batch.outputs[row] as usize));
+                let slots = plan.slots_of(op) as usize;
+                y.copy_from_slice(program.buffers.f32(x).row(source(row) * slots + row % slots));
                 true
             }),
             Op::SoftCap { x, cap, out } => self.write_rows(Results::f32(out), rows, |program, row, y| {

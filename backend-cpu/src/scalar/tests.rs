@@ -22,7 +22,7 @@ fn table() -> MemoryWeights {
 /// Embedding times 2^41, quantised, times the same table: token 1 passes 2^64 in the quantiser.
 fn plan() -> Plan {
     let table = WeightId(0);
-    let f32_rows = |rows, width| Buffer { rows, kind: BufferKind::F32 { width } };
+    let f32_rows = |rows, width| Buffer::new(rows, BufferKind::F32 { width });
     let step = |label: &str, op| Step { label: label.into(), op };
     let (x, chosen, quantized, logits) = (BufferId(0), BufferId(1), BufferId(2), BufferId(3));
     Plan {
@@ -34,11 +34,12 @@ fn plan() -> Plan {
             encoding: Encoding::W16(FloatSource::F32),
             rows: VOCAB,
             cols: WIDTH,
+            part: None,
         }],
         buffers: vec![
             f32_rows(Rows::All, WIDTH),
             f32_rows(Rows::Outputs, WIDTH),
-            Buffer { rows: Rows::Outputs, kind: BufferKind::A16 { width: WIDTH } },
+            Buffer::new(Rows::Outputs, BufferKind::A16 { width: WIDTH }),
             f32_rows(Rows::Outputs, VOCAB),
         ],
         rope_tables: vec![],

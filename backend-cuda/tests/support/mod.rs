@@ -23,8 +23,8 @@ use unisonic_cuda::ptx::{Target, emit};
 use unisonic_planner::kernels::linear::{Epilogue, Residual};
 use unisonic_planner::kernels::of_plan::Template;
 use unisonic_planner::kernels::{
-    A16Form, Attention, KvLayout, MergeShape, MergedRows, Outputs, PrefillShape, PrepareQuery, RmsNorm, Rope,
-    WriteKv,
+    A16Form, Attention, KvLayout, Lookup, MergeShape, MergedRows, Outputs, PrefillShape, PrepareQuery,
+    RmsNorm, Rope, WriteKv,
 };
 
 /// A path of this crate.
@@ -89,7 +89,7 @@ pub fn templates() -> Vec<(String, Kernel)> {
     let norm = RmsNorm { width: 3584, eps: 1e-6, add: false, outputs: a16 };
     let query = PrepareQuery { heads, head_len, norm_eps: None, rope };
     templates.extend([
-        ("embed Q4_K".to_owned(), Template::EmbedBlocks(BlockFormat::Q4_K, 3584, None)),
+        ("embed Q4_K".to_owned(), Template::EmbedBlocks(BlockFormat::Q4_K, 3584, Lookup::Token(None))),
         ("rms_norm to A16".to_owned(), Template::RmsNorm(norm)),
         ("gate to A16".to_owned(), Template::Gate(Activation::Silu, 3584, a16)),
         ("quantize_a16".to_owned(), Template::Quantize(form)),

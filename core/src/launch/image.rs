@@ -18,7 +18,7 @@ pub enum Image {
         /// The tensor.
         weight: WeightId,
     },
-    /// The f32 values of a vector.
+    /// The f32 values of a vector, or of a router.
     Vector {
         /// The vector.
         weight: WeightId,
@@ -40,7 +40,10 @@ impl Image {
         match *self {
             Image::Planes { layout, .. } => 4 * u64::from(layout.buffer_len()),
             Image::Bytes { weight } => plan.weights[weight.index()].len_bytes(),
-            Image::Vector { weight } => 4 * u64::from(plan.weights[weight.index()].cols),
+            Image::Vector { weight } => {
+                let weight = &plan.weights[weight.index()];
+                4 * u64::from(weight.rows) * u64::from(weight.cols)
+            }
             Image::Rope { table, positions } => {
                 let pairs = plan.rope_tables[table.index()].inverse_frequencies.len();
                 8 * pairs as u64 * u64::from(positions)

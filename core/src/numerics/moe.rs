@@ -27,6 +27,16 @@ pub enum Denominator {
     All,
 }
 
+impl Denominator {
+    /// Name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Denominator::Chosen => "chosen",
+            Denominator::All => "all",
+        }
+    }
+}
+
 /// The chosen experts of a row and their weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routing {

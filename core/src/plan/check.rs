@@ -19,6 +19,9 @@ pub struct PlanFault {
 
 type Check<T = ()> = Result<T, String>;
 
+/// Which rows, and how many slots of each ([`super::Buffer::slots`]).
+type Lines = (Rows, u32);
+
 impl Plan {
     /// Checks what running relies on.
     pub fn check(&self) -> Result<(), PlanFault> {
@@ -28,7 +31,7 @@ impl Plan {
         }
         let logits = Operands { plan: self }
             .f32(self.logits)
-            .and_then(|found| same("logits", found, (Rows::Outputs, self.vocab_len)));
+            .and_then(|found| same("logits", found, ((Rows::Outputs, 1), self.vocab_len)));
         logits.map_err(|what| PlanFault { step: "logits".into(), what })
     }
 }
@@ -47,20 +50,27 @@ fn require(holds: bool, what: impl FnOnce() -> String) -> Check {
 }
 
 impl Operands<'_> {
-    fn kind(&self, id: BufferId) -> Check<(Rows, BufferKind)> {
+    fn kind(&self, id: BufferId) -> Check<(Lines, BufferKind)> {
         let buffer =
             self.plan.buffers.get(id.index()).ok_or_else(|| format!("there is no buffer {}", id.0))?;
-        Ok((buffer.rows, buffer.kind))
+        require(buffer.slots > 0, || format!("buffer {} has no slots", id.0))?;
+        Ok(((buffer.rows, buffer.slots), buffer.kind))
     }
 
-    fn f32(&self, id: BufferId) -> Check<(Rows, u32)> {
+    /// f32 rows of one slot.
+    fn single(&self, id: BufferId) -> Check<(Rows, u32)> {
+        let ((rows, slots), width) = self.f32(id)?;
+        same("slots", slots, 1).map(|()| (rows, width))
+    }
+
+    fn f32(&self, id: BufferId) -> Check<(Lines, u32)> {
         match self.kind(id)? {
             (rows, BufferKind::F32 { width }) if width > 0 => Ok((rows, width)),
             other => Err(format!("buffer {} is {other:?}, but must hold f32 values", id.0)),
         }
     }
 
-    fn a16(&self, id: BufferId) -> Check<(Rows, u32)> {
+    fn a16(&self, id: BufferId) -> Check<(Lines, u32)> {
         match self.kind(id)? {
             (rows, BufferKind::A16 { width }) if width > 0 => Ok((rows, width)),
             other => Err(format!("buffer {} is {other:?}, but must be A16", id.0)),
@@ -69,7 +79,7 @@ impl Operands<'_> {
 
     fn q16(&self, id: BufferId) -> Check<(Rows, u32, u32)> {
         match self.kind(id)? {
-            (rows, BufferKind::Q16 { heads, head_len })
+            ((rows, 1), BufferKind::Q16 { heads, head_len })
                 if heads.checked_mul(head_len).is_some_and(|n| n > 0) =>
             {
                 Ok((rows, heads, head_len))
@@ -85,7 +95,7 @@ impl Operands<'_> {
     fn matrix(&self, id: WeightId) -> Check<(u32, u32)> {
         let weight = self.weight(id)?;
         let whole = match weight.encoding {
-            Encoding::F32(_) => false,
+            Encoding::F32(_) | Encoding::Router(_) => false,
             Encoding::W16(_) => true,
             Encoding::Block(format) => (weight.cols as usize).is_multiple_of(format.elems()),
         };
@@ -101,10 +111,26 @@ impl Operands<'_> {
         require(fits, || format!("`{}` must be a vector of {len}", weight.tensor))
     }
 
+    /// A router of that width: how many experts it scores.
+    fn router(&self, id: WeightId, width: u32) -> Check<u32> {
+        let weight = self.weight(id)?;
+        let fits = matches!(weight.encoding, Encoding::Router(_)) && weight.rows > 0 && weight.cols == width;
+        require(fits, || format!("`{}` must be a router of rows of {width}", weight.tensor))?;
+        Ok(weight.rows)
+    }
+
+    /// How many experts a result of `Op::Route` chooses of each row.
+    fn routes(&self, id: BufferId, rows: Rows) -> Check<u32> {
+        let (found, width) = self.single(id)?;
+        same("the rows of the routes", found, rows)?;
+        require(width.is_multiple_of(2), || format!("routes of {width} values are no pairs"))?;
+        Ok(width / 2)
+    }
+
     /// The results must be like the operand in rows and width, and none of the buffers that are read.
     fn results(
         &self,
-        like: (Rows, u32),
+        like: (Lines, u32),
         out: Option<BufferId>,
         quantized: Option<BufferId>,
         reads: &[BufferId],
@@ -144,14 +170,58 @@ impl Operands<'_> {
         }
     }
 
+    /// Matrices of experts: so many rows each as the result has values.
+    fn experts(&self, x: BufferId, routes: BufferId, weight: WeightId, out: BufferId) -> Check {
+        let ((x_lines, x_width), (lines, width)) = (self.a16(x)?, self.f32(out)?);
+        let (rows, cols) = self.matrix(weight)?;
+        same("the width of x", x_width, cols)?;
+        same("the chosen experts", self.routes(routes, lines.0)?, lines.1)?;
+        let same_rows = x_lines == lines || x_lines == (lines.0, 1);
+        require(same_rows, || format!("x is {x_lines:?} for a result of {lines:?}"))?;
+        // Which of them there are is for devices to see to: numbers are data.
+        require(rows.is_multiple_of(width), || {
+            format!("{rows} rows of matrices are not those of experts with {width} values each")
+        })?;
+        require(out != routes, || "the step writes a buffer that it reads".into())
+    }
+
     fn check(&self, op: &Op) -> Check {
         match *op {
             Op::Embed { table, out, .. } => {
-                let ((rows, cols), found) = (self.matrix(table)?, self.f32(out)?);
+                let ((rows, cols), found) = (self.matrix(table)?, self.single(out)?);
                 same("the width of the result", found.1, cols)?;
                 require(rows >= self.plan.vocab_len, || {
                     format!("{rows} rows for {} tokens", self.plan.vocab_len)
                 })
+            }
+            Op::EmbedPositions { table, out } => {
+                same("the width of the result", self.single(out)?.1, self.matrix(table)?.1)
+            }
+            Op::LayerNorm { x, weight, bias, out, quantized, .. } => {
+                let like = self.f32(x)?;
+                self.vector(weight, like.1)?;
+                self.vector(bias, like.1)?;
+                self.results(like, out, quantized, &[x])
+            }
+            Op::Gelu { x, out, quantized } => self.results(self.f32(x)?, out, quantized, &[x]),
+            Op::Route { x, router, out, .. } => {
+                let (rows, width) = self.single(x)?;
+                let (experts, chosen) = (self.router(router, width)?, self.routes(out, rows)?);
+                require((1..=experts).contains(&chosen), || format!("{chosen} of {experts} experts"))?;
+                require(out != x, || "the step writes a buffer that it reads".into())
+            }
+            Op::ExpertLinear { x, routes, weight, out } => self.experts(x, routes, weight, out),
+            Op::SumExperts { x, routes, out } => {
+                let ((rows, slots), width) = self.f32(x)?;
+                same("the chosen experts", self.routes(routes, rows)?, slots)?;
+                self.results(((rows, 1), width), Some(out), None, &[x, routes])
+            }
+            Op::AddShared { x, gate, a, b, out } => {
+                let ((rows, width), like) = (self.single(x)?, self.f32(a)?);
+                same("the scores of the gate", self.router(gate, width)?, 1)?;
+                same("a", like.0, (rows, 1))?;
+                same("b", self.f32(b)?, like)?;
+                self.results(like, Some(out), None, &[x, a, b])
             }
             Op::RmsNorm { x, weight, add, out, quantized, .. } => {
                 let like = self.f32(x)?;
@@ -185,13 +255,13 @@ impl Operands<'_> {
             }
             Op::PrepareQuery { q, norm, rope, out } => {
                 let (rows, heads, head_len) = self.q16(out)?;
-                same("q", self.f32(q)?, (rows, heads * head_len))?;
+                same("q", self.single(q)?, (rows, heads * head_len))?;
                 self.head(norm, rope, head_len)
             }
             Op::WriteKv { k, v, norm, rope, layer } => {
                 let (heads, head_len) = self.kv(layer)?;
-                same("k", self.f32(k)?, (Rows::All, heads * head_len))?;
-                same("v", self.f32(v)?, (Rows::All, heads * head_len))?;
+                same("k", self.single(k)?, (Rows::All, heads * head_len))?;
+                same("v", self.single(v)?, (Rows::All, heads * head_len))?;
                 self.head(norm, rope, head_len)
             }
             Op::Attention { q, layer, window, out, .. } => {
@@ -201,7 +271,7 @@ impl Operands<'_> {
                     format!("{heads} heads do not share {} KV heads", kv.0)
                 })?;
                 require(window != Some(0), || "a window of 0 sees nothing".into())?;
-                same("the result", self.f32(out)?, (rows, heads * head_len))
+                same("the result", self.single(out)?, (rows, heads * head_len))
             }
             Op::Gate { gate, up, out, quantized, .. } => {
                 let like = self.f32(gate)?;
@@ -214,9 +284,9 @@ impl Operands<'_> {
                 self.results(like, Some(out), None, &[a, b])
             }
             Op::SelectOutputs { x, out } => {
-                let (rows, width) = self.f32(x)?;
+                let ((rows, slots), width) = self.f32(x)?;
                 same("the rows of x", rows, Rows::All)?;
-                self.results((Rows::Outputs, width), Some(out), None, &[x])
+                self.results(((Rows::Outputs, slots), width), Some(out), None, &[x])
             }
             Op::SoftCap { x, out, .. } => self.results(self.f32(x)?, Some(out), None, &[x]),
         }

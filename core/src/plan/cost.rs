@@ -1,7 +1,7 @@
 //! What running a plan costs: bytes of the operands of profile u1 and multiplications of linear layers, counted from
 //! the plan alone. Speeds are compared with it.
 
-use super::{Encoding, KvLayer, Op, Plan, Rows, Weight};
+use super::{Buffer, BufferId, BufferKind, Encoding, KvLayer, Op, Plan, Rows, Weight};
 use crate::numerics::w16::{w16_plane_len, w16_scales_len};
 
 impl Weight {
@@ -14,7 +14,7 @@ impl Weight {
         let len_bytes = match self.encoding {
             Encoding::Block(_) => self.row_len_bytes(),
             Encoding::W16(_) => 2 * w16_plane_len(cols) + 4 * w16_scales_len(cols),
-            Encoding::F32(_) => 4 * cols,
+            Encoding::F32(_) | Encoding::Router(_) => 4 * cols,
         };
         len_bytes as u64
     }
@@ -38,7 +38,8 @@ impl Plan {
     /// it:
     ///
     /// - each weight of a step once for each step that reads it, whole, except the embedding table, of which one row
-    ///   is read. A table that is the head as well (tied) is read whole by the head, and one row by the look-up.
+    ///   is read. A table that is the head as well (tied) is read whole by the head, and one row by the look-up. Of the
+    ///   matrices of experts those of the chosen ones are read.
     /// - keys and values of each attention step: of `position + 1` tokens, or of the window where that is less.
     ///
     /// Activations and position tables are not counted: they stay in caches. `bytes / memory bandwidth` is the time in
@@ -59,9 +60,26 @@ impl Plan {
                 };
                 u64::from(height) * u64::from(cols) * times
             }
+            Op::ExpertLinear { weight, out, .. } => {
+                let times = match self.rows_of(op) {
+                    Rows::All => rows,
+                    Rows::Outputs => outputs,
+                };
+                let cols = u64::from(self.weights[weight.index()].cols);
+                self.expert_rows(out) * cols * times
+            }
             _ => 0,
         };
         self.steps.iter().map(|step| macs(&step.op)).sum()
+    }
+
+    /// Rows of the matrices of the chosen experts.
+    fn expert_rows(&self, out: BufferId) -> u64 {
+        let Buffer { slots, kind, .. } = self.buffers[out.index()];
+        match kind {
+            BufferKind::F32 { width } => u64::from(slots) * u64::from(width),
+            BufferKind::A16 { .. } | BufferKind::Q16 { .. } => 0,
+        }
     }
 
     fn step_bytes(&self, op: &Op, visible_tokens: u64) -> u64 {
@@ -70,7 +88,14 @@ impl Plan {
             u64::from(weight.rows) * weight.operand_row_len_bytes()
         };
         match *op {
-            Op::Embed { table, .. } => self.weights[table.index()].operand_row_len_bytes(),
+            Op::Embed { table, .. } | Op::EmbedPositions { table, .. } => {
+                self.weights[table.index()].operand_row_len_bytes()
+            }
+            Op::ExpertLinear { weight, out, .. } => {
+                self.expert_rows(out) * self.weights[weight.index()].operand_row_len_bytes()
+            }
+            Op::Route { router: weight, .. } | Op::AddShared { gate: weight, .. } => whole(weight),
+            Op::LayerNorm { weight, bias, .. } => whole(weight) + whole(bias),
             Op::Linear { weight, bias, .. } => whole(weight) + bias.map_or(0, whole),
             Op::RmsNorm { weight, .. } => whole(weight),
             Op::HeadNorm { norm, .. } => whole(norm.weight),
@@ -84,6 +109,8 @@ impl Plan {
             Op::Quantize { .. }
             | Op::Rope { .. }
             | Op::Gate { .. }
+            | Op::Gelu { .. }
+            | Op::SumExperts { .. }
             | Op::Add { .. }
             | Op::SelectOutputs { .. }
             | Op::SoftCap { .. } => 0,
@@ -93,17 +120,17 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Buffer, BufferId, BufferKind, FloatSource, KvLayerId, Step, WeightId};
+    use super::super::{FloatSource, KvLayerId, Step, WeightId};
     use super::*;
     use crate::format::blocks::BlockFormat;
 
     fn weight(encoding: Encoding, rows: u32, cols: u32) -> Weight {
-        Weight { tensor: "w".into(), encoding, rows, cols }
+        Weight { tensor: "w".into(), encoding, rows, cols, part: None }
     }
 
     /// Tied embeddings of 10 tokens, a norm, one attention step and a head; what a plan does in between is left out.
     fn plan(window: Option<u32>) -> Plan {
-        let buffer = |rows| Buffer { rows, kind: BufferKind::F32 { width: 64 } };
+        let buffer = |rows| Buffer::new(rows, BufferKind::F32 { width: 64 });
         let (x, y, norm) = (BufferId(0), BufferId(1), WeightId(1));
         let linear = |weight, out, head| Op::Linear { x, weight, bias: None, add: None, out, head };
         let ops = [

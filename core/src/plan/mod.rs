@@ -23,10 +23,10 @@ pub use device::{
     Device, DeviceError, DeviceInfo, Limits, LoadProgress, Picks, Program, Progress, RangeFlag,
 };
 pub use profile::{LaunchProfile, RunProfile};
-pub use step::{Activation, HeadNorm, Op, Step};
+pub use step::{Activation, Denominator, HeadNorm, Op, Step};
 pub use weights::{
-    Encoding, FloatSource, LoadedWeight, MemoryWeights, ReadError, W16Matrix, Weight, WeightError,
-    WeightSource, load_rows, load_weight,
+    Encoding, FloatSource, LoadedWeight, MemoryWeights, ReadError, TensorPart, W16Matrix, Weight,
+    WeightError, WeightSource, load_rows, load_weight,
 };
 
 pub(crate) use weights::zeroed_bytes;
@@ -93,16 +93,31 @@ impl Plan {
         op.result().map_or(Rows::All, |result| self.buffers[result.index()].rows)
     }
 
-    /// How many rows an operation computes of a batch.
+    /// The slots that an operation computes of each row.
+    pub fn slots_of(&self, op: &Op) -> u32 {
+        op.result().map_or(1, |result| self.buffers[result.index()].slots)
+    }
+
+    /// Values of a row of a buffer.
+    pub fn row_width(&self, buffer: BufferId) -> usize {
+        match self.buffers[buffer.index()].kind {
+            BufferKind::F32 { width } | BufferKind::A16 { width } => width as usize,
+            BufferKind::Q16 { heads, head_len } => heads as usize * head_len as usize,
+        }
+    }
+
+    /// How many rows an operation computes of a batch; a slot is a row.
     pub fn row_count(&self, op: &Op, batch: &Batch<'_>) -> usize {
-        match self.rows_of(op) {
+        let rows = match self.rows_of(op) {
             Rows::All => batch.rows(),
             Rows::Outputs => batch.outputs.len(),
-        }
+        };
+        rows * self.slots_of(op) as usize
     }
 
     /// The row of the batch behind a row that an operation computes.
     pub fn source_row(&self, op: &Op, batch: &Batch<'_>, row: usize) -> usize {
+        let row = row / self.slots_of(op) as usize;
         match self.rows_of(op) {
             Rows::All => row,
             Rows::Outputs => batch.outputs[row] as usize,
@@ -147,8 +162,17 @@ pub enum BufferKind {
 pub struct Buffer {
     /// Which rows it has.
     pub rows: Rows,
+    /// How many rows there are for each of these, one after the other: 1, or one for each expert that is chosen.
+    pub slots: u32,
     /// What a row holds.
     pub kind: BufferKind,
+}
+
+impl Buffer {
+    /// One row for each row of the batch.
+    pub fn new(rows: Rows, kind: BufferKind) -> Self {
+        Self { rows, slots: 1, kind }
+    }
 }
 
 /// A KV cache of one layer. Keys are stored as K16, values as V8 (docs/numerics.md "KV cache and attention").

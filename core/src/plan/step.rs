@@ -20,6 +20,9 @@ pub struct HeadNorm {
     pub eps: f32,
 }
 
+/// Which experts' weights add up to 1 ([`crate::numerics::moe::Denominator`]).
+pub use crate::numerics::moe::Denominator;
+
 /// The gate function of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
@@ -41,6 +44,29 @@ pub enum Op {
         scale: Option<f32>,
         /// F32.
         out: BufferId,
+    },
+    /// `out = row p of table`, p the row's position, or the last row where the table ends before it
+    /// (numerics::embedding).
+    EmbedPositions {
+        /// Matrix with one row a position.
+        table: WeightId,
+        /// F32.
+        out: BufferId,
+    },
+    /// LayerNorm (numerics::layer_norm), to f32, to A16 or to both.
+    LayerNorm {
+        /// F32.
+        x: BufferId,
+        /// Vector.
+        weight: WeightId,
+        /// Vector.
+        bias: WeightId,
+        /// Added to the variance.
+        eps: f32,
+        /// F32 result.
+        out: Option<BufferId>,
+        /// A16 of the result.
+        quantized: Option<BufferId>,
     },
     /// RMSNorm (numerics::rms_norm), to f32, to A16 or to both; `add` is a residual: `out = add + norm(x)`.
     RmsNorm {
@@ -154,6 +180,60 @@ pub enum Op {
         /// A16 of the result.
         quantized: Option<BufferId>,
     },
+    /// GELU without a gate (numerics::gelu), to f32, to A16 or to both.
+    Gelu {
+        /// F32.
+        x: BufferId,
+        /// F32 result.
+        out: Option<BufferId>,
+        /// A16 of the result.
+        quantized: Option<BufferId>,
+    },
+    /// Chooses experts (numerics::route). A row of the result has, for each of the k chosen experts by ascending number, the
+    /// number as an exact float, and then, in the same order, their weights.
+    Route {
+        /// F32.
+        x: BufferId,
+        /// Router, one row an expert.
+        router: WeightId,
+        /// Which weights add up to 1.
+        denominator: Denominator,
+        /// F32, 2k values.
+        out: BufferId,
+    },
+    /// Linear layers of the chosen experts (numerics::linear): `out = W_e x` in slot j of a row, e the row's j-th expert.
+    ExpertLinear {
+        /// A16, one for each row or one for each slot.
+        x: BufferId,
+        /// Result of [`Op::Route`].
+        routes: BufferId,
+        /// Matrices `[out width][x width]` of all experts, one after the other.
+        weight: WeightId,
+        /// F32, a slot for each chosen expert.
+        out: BufferId,
+    },
+    /// `out = +0; out = out + snap(w_j*x_j)` over the slots j in order (numerics::add_expert).
+    SumExperts {
+        /// F32, a slot for each chosen expert.
+        x: BufferId,
+        /// Result of [`Op::Route`].
+        routes: BufferId,
+        /// F32.
+        out: BufferId,
+    },
+    /// `out = a + snap(sigmoid(g)*b)`, g the dot product of x and the gate (numerics::add_shared_expert).
+    AddShared {
+        /// F32, what the gate is multiplied with.
+        x: BufferId,
+        /// Router of one row.
+        gate: WeightId,
+        /// F32, the sum of the other experts.
+        a: BufferId,
+        /// F32, what the shared expert made.
+        b: BufferId,
+        /// F32.
+        out: BufferId,
+    },
     /// `out = a + b`.
     Add {
         /// F32.
@@ -185,12 +265,17 @@ impl Op {
     /// The buffers that the operation reads.
     pub fn operands(&self) -> Vec<BufferId> {
         match *self {
-            Op::Embed { .. } => vec![],
+            Op::Embed { .. } | Op::EmbedPositions { .. } => vec![],
             Op::RmsNorm { x, add, .. } | Op::Linear { x, add, .. } => [x].into_iter().chain(add).collect(),
             Op::WriteKv { k, v, .. } => vec![k, v],
             Op::Gate { gate, up, .. } => vec![gate, up],
             Op::Add { a, b, .. } => vec![a, b],
+            Op::ExpertLinear { x, routes, .. } | Op::SumExperts { x, routes, .. } => vec![x, routes],
+            Op::AddShared { x, a, b, .. } => vec![x, a, b],
             Op::Quantize { x, .. }
+            | Op::LayerNorm { x, .. }
+            | Op::Gelu { x, .. }
+            | Op::Route { x, .. }
             | Op::HeadNorm { x, .. }
             | Op::Rope { x, .. }
             | Op::PrepareQuery { q: x, .. }
@@ -204,6 +289,11 @@ impl Op {
     pub fn result(&self) -> Option<BufferId> {
         match *self {
             Op::Embed { out, .. }
+            | Op::EmbedPositions { out, .. }
+            | Op::Route { out, .. }
+            | Op::ExpertLinear { out, .. }
+            | Op::SumExperts { out, .. }
+            | Op::AddShared { out, .. }
             | Op::Quantize { out, .. }
             | Op::Linear { out, .. }
             | Op::HeadNorm { out, .. }
@@ -213,8 +303,22 @@ impl Op {
             | Op::Add { out, .. }
             | Op::SelectOutputs { out, .. }
             | Op::SoftCap { out, .. } => Some(out),
-            Op::RmsNorm { out, quantized, .. } | Op::Gate { out, quantized, .. } => out.or(quantized),
+            Op::RmsNorm { out, quantized, .. }
+            | Op::LayerNorm { out, quantized, .. }
+            | Op::Gate { out, quantized, .. }
+            | Op::Gelu { out, quantized, .. } => out.or(quantized),
             Op::WriteKv { .. } => None,
+        }
+    }
+
+    /// The A16 result beside or in the place of an f32 one.
+    pub fn quantized(&self) -> Option<BufferId> {
+        match *self {
+            Op::RmsNorm { quantized, .. }
+            | Op::LayerNorm { quantized, .. }
+            | Op::Gate { quantized, .. }
+            | Op::Gelu { quantized, .. } => quantized,
+            _ => None,
         }
     }
 }

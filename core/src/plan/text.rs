@@ -4,14 +4,18 @@ use std::fmt::{Display, Formatter, Result};
 
 use super::{
     Activation, Buffer, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, KvLayerId, Op, Plan,
-    RopeStyle, RopeTableId, Rows, WeightId,
+    RopeStyle, RopeTableId, Rows, TensorPart, WeightId,
 };
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         writeln!(f, "plan {} vocab={} context={}", self.architecture, self.vocab_len, self.context_len)?;
         for (id, weight) in self.weights.iter().enumerate() {
-            writeln!(f, "w{id} {} {}x{} {}", weight.tensor, weight.rows, weight.cols, weight.encoding)?;
+            write!(f, "w{id} {} {}x{} {}", weight.tensor, weight.rows, weight.cols, weight.encoding)?;
+            if let Some(TensorPart { first, len }) = weight.part {
+                write!(f, " from {first} of {len}")?;
+            }
+            writeln!(f)?;
         }
         for (id, buffer) in self.buffers.iter().enumerate() {
             let logits = if self.logits.index() == id { " logits" } else { "" };
@@ -45,6 +49,7 @@ impl Display for Encoding {
             Encoding::Block(format) => write!(f, "{format:?}"),
             Encoding::W16(source) => write!(f, "W16 from {}", name(source)),
             Encoding::F32(source) => write!(f, "F32 from {}", name(source)),
+            Encoding::Router(source) => write!(f, "router from {}", name(source)),
         }
     }
 }
@@ -52,9 +57,13 @@ impl Display for Encoding {
 impl Display for Buffer {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.write_str(match self.rows {
-            Rows::All => "all ",
-            Rows::Outputs => "outputs ",
+            Rows::All => "all",
+            Rows::Outputs => "outputs",
         })?;
+        match self.slots {
+            1 => f.write_str(" ")?,
+            slots => write!(f, "*{slots} ")?,
+        }
         match self.kind {
             BufferKind::F32 { width } => write!(f, "f32[{width}]"),
             BufferKind::A16 { width } => write!(f, "a16[{width}]"),
@@ -81,6 +90,11 @@ impl Display for Op {
             Op::Embed { table, scale, out } => {
                 write!(f, "{out} = embed({table})")?;
                 optional(f, "scale", scale.map(|v| format!("{v:?}")))
+            }
+            Op::EmbedPositions { table, out } => write!(f, "{out} = embed_positions({table})"),
+            Op::LayerNorm { x, weight, bias, eps, out, quantized } => {
+                results(f, &[*out, *quantized])?;
+                write!(f, "layer_norm({x}, {weight}, {bias}) eps={eps:?}")
             }
             Op::RmsNorm { x, weight, eps, add, out, quantized } => {
                 results(f, &[*out, *quantized])?;
@@ -124,6 +138,18 @@ impl Display for Op {
                 };
                 write!(f, "{name}({gate}, {up})")
             }
+            Op::Gelu { x, out, quantized } => {
+                results(f, &[*out, *quantized])?;
+                write!(f, "gelu({x})")
+            }
+            Op::Route { x, router, denominator, out } => {
+                write!(f, "{out} = route({x}, {router}) denominator={}", denominator.name())
+            }
+            Op::ExpertLinear { x, routes, weight, out } => {
+                write!(f, "{out} = expert_linear({x}, {routes}, {weight})")
+            }
+            Op::SumExperts { x, routes, out } => write!(f, "{out} = sum_experts({x}, {routes})"),
+            Op::AddShared { x, gate, a, b, out } => write!(f, "{out} = add_shared({x}, {gate}, {a}, {b})"),
             Op::Add { a, b, out } => write!(f, "{out} = add({a}, {b})"),
             Op::SelectOutputs { x, out } => write!(f, "{out} = select_outputs({x})"),
             Op::SoftCap { x, cap, out } => write!(f, "{out} = soft_cap({x}) cap={cap:?}"),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::format::blocks::{BadBlock, BlockFormat, check_row, expand_floats};
-use crate::numerics::range::{OutOfRange, check_vector};
+use crate::numerics::range::{OutOfRange, check_router, check_vector};
 use crate::numerics::w16::{W16Row, quantize_w16, w16_plane_len, w16_scales_len};
 
 /// How the elements of a weight enter the arithmetic.
@@ -19,6 +19,8 @@ pub enum Encoding {
     W16(FloatSource),
     /// f32 values of a norm or bias.
     F32(FloatSource),
+    /// f32 values of a matrix that scores experts (docs/numerics.md "Mixture of experts"), row by row.
+    Router(FloatSource),
 }
 
 /// Stored type of a float tensor.
@@ -42,7 +44,7 @@ impl FloatSource {
     }
 }
 
-/// A tensor that the plan uses.
+/// A tensor that the plan uses, or rows of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weight {
     /// Name in the file.
@@ -53,21 +55,48 @@ pub struct Weight {
     pub rows: u32,
     /// Length of a row.
     pub cols: u32,
+    /// Where it is in the tensor, if it is not all of it.
+    pub part: Option<TensorPart>,
+}
+
+/// Rows of a tensor, or values of a vector, that are a weight of their own: q, k and v of a fused projection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TensorPart {
+    /// Elements before it; whole rows of a matrix.
+    pub first: u64,
+    /// Elements of the tensor.
+    pub len: u64,
 }
 
 impl Weight {
     /// Bytes of a row in the file; a row of blocks is whole blocks.
     pub fn row_len_bytes(&self) -> usize {
-        let cols = self.cols as usize;
-        match self.encoding {
-            Encoding::Block(format) => cols / format.elems() * format.len_bytes(),
-            Encoding::W16(source) | Encoding::F32(source) => cols * source.len_bytes(),
-        }
+        self.elements_len_bytes(u64::from(self.cols)) as usize
     }
 
-    /// Bytes of all rows in the file.
+    /// Bytes of all its rows in the file.
     pub fn len_bytes(&self) -> u64 {
         u64::from(self.rows) * self.row_len_bytes() as u64
+    }
+
+    /// Where its rows begin in the tensor.
+    pub fn offset_bytes(&self) -> u64 {
+        self.part.map_or(0, |part| self.elements_len_bytes(part.first))
+    }
+
+    /// Bytes of the whole tensor.
+    fn tensor_len_bytes(&self) -> u64 {
+        self.part.map_or(self.len_bytes(), |part| self.elements_len_bytes(part.len))
+    }
+
+    /// Bytes of so many elements, whole blocks of them.
+    fn elements_len_bytes(&self, elements: u64) -> u64 {
+        match self.encoding {
+            Encoding::Block(format) => elements / format.elems() as u64 * format.len_bytes() as u64,
+            Encoding::W16(source) | Encoding::F32(source) | Encoding::Router(source) => {
+                elements * source.len_bytes() as u64
+            }
+        }
     }
 }
 
@@ -173,7 +202,7 @@ pub enum WeightError {
         /// Bytes of the shape.
         expected: u64,
         /// Rows of the shape.
-        rows: u32,
+        rows: u64,
         /// Length of a row.
         cols: u32,
     },
@@ -209,7 +238,7 @@ pub enum LoadedWeight {
     },
     /// Rows of a float matrix as W16.
     W16(W16Matrix),
-    /// Values of a vector.
+    /// Values of a vector, or of a router row by row.
     F32(Vec<f32>),
 }
 
@@ -279,15 +308,20 @@ pub fn load_rows(
     assert!(rows.start <= rows.end && rows.end <= weight.rows, "rows {rows:?} of {}", weight.rows);
     let found = source.len_bytes(&weight.tensor)?;
     let row_len_bytes = weight.row_len_bytes();
-    let expected = weight.len_bytes();
+    let expected = weight.tensor_len_bytes();
+    let (first, elements) = weight
+        .part
+        .map_or((0, u64::from(weight.rows) * u64::from(weight.cols)), |part| (part.first, part.len));
     if found != expected {
-        let Weight { ref tensor, rows, cols, .. } = *weight;
+        let Weight { ref tensor, cols, .. } = *weight;
+        let rows = elements / u64::from(cols.max(1));
         return Err(WeightError::Length { tensor: tensor.clone(), found, expected, rows, cols });
     }
-    let offset_bytes = u64::from(rows.start) * row_len_bytes as u64;
+    let offset_bytes = weight.offset_bytes() + u64::from(rows.start) * row_len_bytes as u64;
     let len_bytes = u64::from(rows.end - rows.start) * row_len_bytes as u64;
     let bytes = read_range(source, &weight.tensor, offset_bytes, len_bytes)?;
-    let numbered = || (rows.start as usize..).zip(bytes.chunks_exact(row_len_bytes));
+    let first_row = (first / u64::from(weight.cols.max(1))) as usize + rows.start as usize;
+    let numbered = || (first_row..).zip(bytes.chunks_exact(row_len_bytes));
     let bad_block = |row, block| WeightError::Block { tensor: weight.tensor.clone(), row, block };
     match weight.encoding {
         Encoding::Block(format) => {
@@ -305,11 +339,20 @@ pub fn load_rows(
             }
             Ok(LoadedWeight::W16(matrix))
         }
-        Encoding::F32(source) => {
-            let mut values = Vec::with_capacity(weight.cols as usize);
+        Encoding::F32(source) | Encoding::Router(source) => {
+            let mut values = Vec::with_capacity((rows.end - rows.start) as usize * weight.cols as usize);
             expand_floats(source, &bytes, &mut values);
-            check_vector(&values)
-                .map_err(|element| WeightError::Element { tensor: weight.tensor.clone(), element })?;
+            let checked = match weight.encoding {
+                Encoding::Router(_) => check_router(&values),
+                _ => check_vector(&values),
+            };
+            // As the file counts them.
+            let before = first as usize + rows.start as usize * weight.cols as usize;
+            let in_file = |element: OutOfRange| OutOfRange { index: before + element.index, ..element };
+            checked.map_err(|element| WeightError::Element {
+                tensor: weight.tensor.clone(),
+                element: in_file(element),
+            })?;
             Ok(LoadedWeight::F32(values))
         }
     }
@@ -325,7 +368,7 @@ mod tests {
     }
 
     fn matrix(encoding: Encoding, rows: u32, cols: u32) -> Weight {
-        Weight { tensor: "w".into(), encoding, rows, cols }
+        Weight { tensor: "w".into(), encoding, rows, cols, part: None }
     }
 
     #[test]
@@ -342,6 +385,38 @@ mod tests {
                 assert_eq!(a.scales.iter().map(|s| s.to_bits()).collect::<Vec<_>>(), [b.scales[0].to_bits()]);
             }
         }
+    }
+
+    #[test]
+    fn a_part_of_a_tensor_is_those_of_its_rows() {
+        let part = |first, len| Some(TensorPart { first, len });
+        let of = |rows, cols, part| Weight { part, ..matrix(Encoding::F32(FloatSource::F32), rows, cols) };
+        let loaded = |weight: &Weight| load_weight(&weights(), weight).map_err(|error| error.to_string());
+        assert_eq!(loaded(&of(1, 2, part(3, 6))), Ok(LoadedWeight::F32(vec![3.0, 4.0])));
+        assert_eq!(of(2, 2, part(2, 6)).offset_bytes(), 8);
+        let whole = Weight { encoding: Encoding::W16(FloatSource::F32), ..of(3, 2, None) };
+        let last = Weight { rows: 1, part: part(4, 6), ..whole.clone() };
+        let (Ok(LoadedWeight::W16(whole)), Ok(LoadedWeight::W16(last))) = (loaded(&whole), loaded(&last))
+        else {
+            panic!("no matrices")
+        };
+        assert_eq!(last.row(0).scales[0].to_bits(), whole.row(2).scales[0].to_bits());
+        let error = loaded(&of(1, 2, part(0, 8))).unwrap_err();
+        assert!(error.contains("24 bytes, but 32 were expected for 4 rows of 2"), "{error}");
+    }
+
+    #[test]
+    fn routers_have_a_limit_of_their_own() {
+        let mut weights = weights();
+        weights.0.get_mut("w").unwrap()[20..24].copy_from_slice(&2e12_f32.to_le_bytes());
+        let vector = matrix(Encoding::F32(FloatSource::F32), 3, 2);
+        assert!(load_weight(&weights, &vector).is_ok());
+        let router = matrix(Encoding::Router(FloatSource::F32), 3, 2);
+        let error = load_rows(&weights, &router, 1..3).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "tensor `w`, element 5 is 2000000000000, but router weights are finite and at most 2^40 in magnitude"
+        );
     }
 
     #[test]

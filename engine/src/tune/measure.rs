@@ -36,7 +36,11 @@ pub struct TuneOptions {
 impl Default for TuneOptions {
     /// Generating, then a chunk of a prompt, then what guesses and many requests take.
     fn default() -> Self {
-        Self { budget: Duration::from_secs(30), repetitions: 5, step_rows: vec![1, 1024, 64, 16, 8, 4, 2, 32] }
+        Self {
+            budget: Duration::from_secs(30),
+            repetitions: 5,
+            step_rows: vec![1, 1024, 64, 16, 8, 4, 2, 32],
+        }
     }
 }
 

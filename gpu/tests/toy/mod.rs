@@ -33,7 +33,7 @@ pub fn worth(token: u32) -> u32 {
 }
 
 pub fn plan() -> Arc<Plan> {
-    let f32_rows = |rows, width| Buffer { rows, kind: BufferKind::F32 { width } };
+    let f32_rows = |rows, width| Buffer::new(rows, BufferKind::F32 { width });
     let step = |label: &str, op| Step { label: label.into(), op };
     let (x, uncapped, logits) = (BufferId(0), BufferId(1), BufferId(2));
     Arc::new(Plan {
@@ -45,6 +45,7 @@ pub fn plan() -> Arc<Plan> {
             encoding: Encoding::W16(FloatSource::F32),
             rows: VOCAB,
             cols: WIDTH,
+            part: None,
         }],
         buffers: vec![
             f32_rows(Rows::All, WIDTH),

@@ -69,19 +69,26 @@ impl Element {
 pub struct Type {
     /// Which rows of the batch it has.
     pub rows: Rows,
+    /// How many there are for each of these ([`unisonic_core::plan::Buffer::slots`]).
+    pub slots: u32,
     /// What each holds.
     pub element: Element,
 }
 
 impl Type {
+    /// One row for each row of the batch.
+    pub fn new(rows: Rows, element: Element) -> Self {
+        Type { rows, slots: 1, element }
+    }
+
     /// Binary32 rows.
     pub fn f32(rows: Rows, width: u32) -> Self {
-        Type { rows, element: Element::F32 { width } }
+        Type::new(rows, Element::F32 { width })
     }
 
     /// Quantised rows.
     pub fn a16(rows: Rows, width: u32) -> Self {
-        Type { rows, element: Element::A16 { width } }
+        Type::new(rows, Element::A16 { width })
     }
 }
 

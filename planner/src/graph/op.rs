@@ -3,7 +3,7 @@
 //! A model is written with the simple ones; passes turn neighbours into the fused forms of the same operations
 //! (a residual input, a second, quantised result, a norm or RoPE inside [`Op::PrepareQuery`] and [`Op::WriteKv`]).
 
-use unisonic_core::plan::{Activation, KvLayerId, RopeTableId};
+use unisonic_core::plan::{Activation, Denominator, KvLayerId, RopeTableId, TensorPart};
 
 /// Shape of a weight as the architecture says it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,13 +19,15 @@ pub enum Shape {
     },
 }
 
-/// A tensor of the file and the shape that it must have.
+/// A tensor of the file, or a part of it, and the shape that it must have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WeightRef {
     /// Name in the file.
     pub tensor: String,
     /// Expected shape.
     pub shape: Shape,
+    /// Where it is in the tensor, if it is not all of it.
+    pub part: Option<TensorPart>,
 }
 
 /// RMSNorm over each head.
@@ -49,6 +51,20 @@ pub enum Op {
         table: WeightRef,
         /// Gemma's sqrt(n_embd).
         scale: Option<f32>,
+    },
+    /// `[tokens]`: rows of a table of positions.
+    EmbedPositions {
+        /// One row a position.
+        table: WeightRef,
+    },
+    /// `[x]`: LayerNorm. Results: f32, A16 of it, or both.
+    LayerNorm {
+        /// Vector.
+        weight: WeightRef,
+        /// Vector.
+        bias: WeightRef,
+        /// Added to the variance.
+        eps: f32,
     },
     /// `[x]` or `[x, residual]`: RMSNorm of x, plus the residual if any. Results: f32, A16 of it, or both.
     RmsNorm {
@@ -99,15 +115,39 @@ pub enum Op {
     Attention {
         /// Which cache.
         layer: KvLayerId,
-        /// Score scale times log2(e), rounded once.
+        /// Score scale times log2(e), rounded once; with a soft cap the score scale alone.
         kappa: f32,
         /// Sliding window.
         window: Option<u32>,
+        /// Soft cap of the scores.
+        soft_cap: Option<f32>,
     },
     /// `[gate, up]`: `act(gate) * up`. Results: f32, A16 of it, or both.
     Gate {
         /// Function.
         activation: Activation,
+    },
+    /// `[x]`: GELU without a gate. Results: f32, A16 of it, or both.
+    Gelu,
+    /// `[x]`: the experts of a row and their weights, f32 of 2 values an expert.
+    Route {
+        /// Matrix of a row an expert, used as it is.
+        router: WeightRef,
+        /// Which weights add up to 1.
+        denominator: Denominator,
+    },
+    /// `[x, routes]`: a linear layer of each chosen expert, in slots. x has a row, or a slot for each of them; it is f32 until
+    /// activations are quantised, then A16.
+    ExpertLinear {
+        /// The matrices of all experts, one after the other.
+        weight: WeightRef,
+    },
+    /// `[x, routes]`: the sum of the slots, weighted.
+    SumExperts,
+    /// `[x, a, b]`: `a` and, times the gate's sigmoid, `b`.
+    AddShared {
+        /// Matrix of one row that is multiplied with x, used as it is.
+        gate: WeightRef,
     },
     /// `[x]`: the output rows of x.
     SelectOutputs,
@@ -124,6 +164,13 @@ impl Op {
         match self {
             Op::Tokens => "tokens",
             Op::Embed { .. } => "embed",
+            Op::EmbedPositions { .. } => "embed_positions",
+            Op::LayerNorm { .. } => "layer_norm",
+            Op::Gelu => "gelu",
+            Op::Route { .. } => "route",
+            Op::ExpertLinear { .. } => "expert_linear",
+            Op::SumExperts => "sum_experts",
+            Op::AddShared { .. } => "add_shared",
             Op::RmsNorm { .. } => "rms_norm",
             Op::HeadNorm(_) => "head_norm",
             Op::Rope { .. } => "rope",
@@ -142,7 +189,11 @@ impl Op {
     /// Weights, in the order in which they are used.
     pub fn weights(&self) -> impl Iterator<Item = &WeightRef> {
         let (first, second) = match self {
-            Op::Embed { table, .. } => (Some(table), None),
+            Op::Embed { table, .. } | Op::EmbedPositions { table } => (Some(table), None),
+            Op::LayerNorm { weight, bias, .. } => (Some(weight), Some(bias)),
+            Op::Route { router: weight, .. }
+            | Op::ExpertLinear { weight }
+            | Op::AddShared { gate: weight } => (Some(weight), None),
             Op::RmsNorm { weight, .. } => (Some(weight), None),
             Op::HeadNorm(norm) => (Some(&norm.weight), None),
             Op::Linear { weight, bias, .. } => (Some(weight), bias.as_ref()),
@@ -155,6 +206,8 @@ impl Op {
             | Op::Quantize
             | Op::Attention { .. }
             | Op::Gate { .. }
+            | Op::Gelu
+            | Op::SumExperts
             | Op::SelectOutputs
             | Op::SoftCap { .. } => (None, None),
         };

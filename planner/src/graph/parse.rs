@@ -2,7 +2,9 @@
 
 use std::str::FromStr;
 
-use unisonic_core::plan::{Activation, KvLayer, KvLayerId, RopeStyle, RopeTableId, Rows};
+use unisonic_core::plan::{
+    Activation, Denominator, KvLayer, KvLayerId, RopeStyle, RopeTableId, Rows, TensorPart,
+};
 
 use super::{Element, Graph, HeadNorm, Node, Op, RopeScaling, RopeSpec, Shape, Type, ValueId, WeightRef};
 
@@ -125,6 +127,24 @@ fn op(name: &str, attributes: &mut Attributes<'_>) -> Parsed<Op> {
             table: weight(attributes.take("table")?)?,
             scale: attributes.maybe("scale").map(number).transpose()?,
         },
+        "embed_positions" => Op::EmbedPositions { table: weight(attributes.take("table")?)? },
+        "layer_norm" => Op::LayerNorm {
+            weight: weight(attributes.take("weight")?)?,
+            bias: weight(attributes.take("bias")?)?,
+            eps: attributes.number("eps")?,
+        },
+        "gelu" => Op::Gelu,
+        "route" => Op::Route {
+            router: weight(attributes.take("router")?)?,
+            denominator: match attributes.take("denominator")? {
+                "chosen" => Denominator::Chosen,
+                "all" => Denominator::All,
+                other => return Err(format!("`{other}` is no denominator")),
+            },
+        },
+        "expert_linear" => Op::ExpertLinear { weight: weight(attributes.take("weight")?)? },
+        "sum_experts" => Op::SumExperts,
+        "add_shared" => Op::AddShared { gate: weight(attributes.take("gate")?)? },
         "rms_norm" => {
             Op::RmsNorm { weight: weight(attributes.take("weight")?)?, eps: attributes.number("eps")? }
         }
@@ -150,6 +170,7 @@ fn op(name: &str, attributes: &mut Attributes<'_>) -> Parsed<Op> {
             layer: KvLayerId(attributes.number("kv")?),
             kappa: attributes.number("kappa")?,
             window: attributes.maybe("window").map(number).transpose()?,
+            soft_cap: attributes.maybe("soft_cap").map(number).transpose()?,
         },
         "gate" => Op::Gate {
             activation: match attributes.take("activation")? {
@@ -175,6 +196,10 @@ fn rope(attributes: &mut Attributes<'_>) -> Parsed<Option<RopeTableId>> {
 
 fn value_type(text: &str) -> Parsed<Type> {
     let (rows, element) = text.split_once(' ').ok_or("expected `ROWS ELEMENT`")?;
+    let (rows, slots) = match rows.split_once('*') {
+        Some((rows, slots)) => (rows, number(slots)?),
+        None => (rows, 1),
+    };
     let rows = match rows {
         "all" => Rows::All,
         "outputs" => Rows::Outputs,
@@ -191,10 +216,14 @@ fn value_type(text: &str) -> Parsed<Type> {
         }
         other => return Err(format!("`{other}` is no element type")),
     };
-    Ok(Type { rows, element })
+    Ok(Type { rows, slots, element })
 }
 
 fn weight(text: &str) -> Parsed<WeightRef> {
+    let (text, part) = match text.split_once('@') {
+        Some((text, part)) => (text, Some(tensor_part(part)?)),
+        None => (text, None),
+    };
     let (tensor, sizes) = text.split_once('[').ok_or("expected `TENSOR[SHAPE]`")?;
     let sizes = sizes.strip_suffix(']').ok_or("expected `]`")?;
     let shape = match sizes.contains('x') {
@@ -204,7 +233,12 @@ fn weight(text: &str) -> Parsed<WeightRef> {
         }
         false => Shape::Vector(number(sizes)?),
     };
-    Ok(WeightRef { tensor: tensor.to_owned(), shape })
+    Ok(WeightRef { tensor: tensor.to_owned(), shape, part })
+}
+
+fn tensor_part(text: &str) -> Parsed<TensorPart> {
+    let (first, len) = text.split_once('/').ok_or("expected `@FIRST/LEN`")?;
+    Ok(TensorPart { first: number(first)?, len: number(len)? })
 }
 
 fn value_id(text: &str) -> Parsed<ValueId> {

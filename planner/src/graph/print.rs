@@ -23,9 +23,13 @@ impl fmt::Display for ValueId {
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.rows {
-            Rows::All => "all ",
-            Rows::Outputs => "outputs ",
+            Rows::All => "all",
+            Rows::Outputs => "outputs",
         })?;
+        match self.slots {
+            1 => f.write_str(" ")?,
+            slots => write!(f, "*{slots} ")?,
+        }
         match self.element {
             Element::U32 => f.write_str("u32"),
             Element::F32 { width } => write!(f, "f32[{width}]"),
@@ -46,7 +50,8 @@ impl fmt::Display for Shape {
 
 impl fmt::Display for WeightRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.tensor, self.shape)
+        write!(f, "{}{}", self.tensor, self.shape)?;
+        self.part.map_or(Ok(()), |part| write!(f, "@{}/{}", part.first, part.len))
     }
 }
 
@@ -121,7 +126,14 @@ impl fmt::Display for PrintNode<'_> {
 
 fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match op {
-        Op::Tokens | Op::Add | Op::Quantize | Op::SelectOutputs => Ok(()),
+        Op::Tokens | Op::Add | Op::Quantize | Op::SelectOutputs | Op::Gelu | Op::SumExperts => Ok(()),
+        Op::EmbedPositions { table } => write!(f, " table={table}"),
+        Op::LayerNorm { weight, bias, eps } => write!(f, " weight={weight} bias={bias} eps={eps:?}"),
+        Op::Route { router, denominator } => {
+            write!(f, " router={router} denominator={}", denominator.name())
+        }
+        Op::ExpertLinear { weight } => write!(f, " weight={weight}"),
+        Op::AddShared { gate } => write!(f, " gate={gate}"),
         Op::Embed { table, scale } => {
             write!(f, " table={table}")?;
             optional(f, "scale", scale.map(|v| format!("{v:?}")))
@@ -143,9 +155,10 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             optional(f, "rope", rope.map(|r| r.0))?;
             write!(f, " kv={}", layer.0)
         }
-        Op::Attention { layer, kappa, window } => {
+        Op::Attention { layer, kappa, window, soft_cap } => {
             write!(f, " kv={} kappa={kappa:?}", layer.0)?;
-            optional(f, "window", *window)
+            optional(f, "window", *window)?;
+            optional(f, "soft_cap", soft_cap.map(|v| format!("{v:?}")))
         }
         Op::Gate { activation } => f.write_str(match activation {
             Activation::Silu => " activation=silu",

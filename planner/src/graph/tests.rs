@@ -36,6 +36,7 @@ fn floats_survive_to_the_bit() {
     for bits in [0u32, 1, 0x8000_0000, 0x0080_0000, 0x3DB8_AA3B, 0x3DB8_AA3C, 0x7F7F_FFFF, 0x3AFF_FFFF] {
         let mut graph = graph();
         graph.nodes[8].op = Op::Attention {
+            soft_cap: None,
             layer: unisonic_core::plan::KvLayerId(0),
             kappa: f32::from_bits(bits),
             window: None,
@@ -54,7 +55,7 @@ fn bad_text_is_refused_with_its_line() {
         ("rope 1 half", "rope 2 half", "line 3: expected number 1, found 2"),
         ("kv 0 1x4", "kv 0 1by4", "line 4: expected `AxB`"),
         ("%1:all f32[8]", "%7:all f32[8]", "line 6: %7 defined, but the next value is %1"),
-        ("rms_norm(%1)", "layer_norm(%1)", "line 7: `layer_norm` is no operation"),
+        ("rms_norm(%1)", "group_norm(%1)", "line 7: `group_norm` is no operation"),
         ("weight=k[4x8]", "weights=k[4x8]", "line 8: expected `weight=`"),
         ("eps=1e-6 label=k_norm", "eps=1e-6 window=1 label=k_norm", "line 9: `window=` does not belong here"),
         ("write_kv(%6, %4)", "write_kv %6, %4", "line 11: expected `op(inputs)`"),

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use unisonic_core::plan::{KvLayer, KvLayerId, RopeTableId, Rows};
+use unisonic_core::plan::{KvLayer, KvLayerId, RopeTableId, Rows, TensorPart};
 
 use super::print::PrintNode;
 use super::{Element, Graph, HeadNorm, Node, Op, Shape, Type, ValueId, WeightRef};
@@ -55,7 +55,7 @@ struct Verifier<'a> {
     contract: Contract,
     defined: Vec<bool>,
     kv_written: Vec<bool>,
-    weights: HashMap<&'a str, Shape>,
+    weights: HashMap<(&'a str, Option<TensorPart>), Shape>,
     violations: Vec<Violation>,
 }
 
@@ -109,10 +109,18 @@ impl<'a> Verifier<'a> {
     }
 
     fn weight(&mut self, node: &Node, weight: &'a WeightRef) {
-        let first = *self.weights.entry(&weight.tensor).or_insert(weight.shape);
+        let first = *self.weights.entry((&weight.tensor, weight.part)).or_insert(weight.shape);
         self.require(first == weight.shape, node, || {
             format!("`{}` must have one shape, {first} or {}", weight.tensor, weight.shape)
         });
+        if let Some(part) = weight.part {
+            let len = match weight.shape {
+                Shape::Vector(len) => u64::from(len),
+                Shape::Matrix { rows, cols } => u64::from(rows) * u64::from(cols),
+            };
+            let within = part.first.checked_add(len).is_some_and(|end| end <= part.len);
+            self.require(within, node, || format!("`{}` must hold the part", weight.tensor));
+        }
     }
 
     fn types(&mut self, node: &Node, inputs: &[Type], results: &[Type]) {
@@ -134,6 +142,44 @@ impl<'a> Verifier<'a> {
                 let Some((rows, cols)) = self.matrix(node, table) else { return };
                 self.require(rows == self.graph.vocab_len, node, || "one row a token".to_owned());
                 self.expect(node, results[0], Element::F32 { width: cols });
+            }
+            Op::EmbedPositions { table } => {
+                self.expect(node, inputs[0], Element::U32);
+                let Some((_, cols)) = self.matrix(node, table) else { return };
+                self.expect(node, results[0], Element::F32 { width: cols });
+            }
+            Op::LayerNorm { weight, bias, .. } => {
+                let Some(width) = self.vector(node, weight) else { return };
+                let of_bias = self.vector(node, bias);
+                self.require(of_bias == Some(width), node, || format!("the bias must have {width} values"));
+                self.expect(node, inputs[0], Element::F32 { width });
+                self.float_results(node, results, width);
+            }
+            Op::Gelu => {
+                let Some(width) = self.floats(node, inputs[0]) else { return };
+                self.float_results(node, results, width);
+            }
+            Op::Route { router, .. } => {
+                let Some((experts, cols)) = self.matrix(node, router) else { return };
+                self.expect(node, inputs[0], Element::F32 { width: cols });
+                let Some(chosen) = self.routes(node, results[0]) else { return };
+                self.require((1..=experts).contains(&chosen), node, || {
+                    format!("1 to {experts} experts can be chosen")
+                });
+            }
+            Op::ExpertLinear { weight } => self.expert_linear(node, inputs, results[0], weight),
+            Op::SumExperts => {
+                let Some(width) = self.floats(node, inputs[0]) else { return };
+                let chosen = self.routes(node, inputs[1]);
+                self.require(chosen == Some(inputs[0].slots), node, || "one slot an expert".to_owned());
+                self.expect(node, results[0], Element::F32 { width });
+            }
+            Op::AddShared { gate } => {
+                let Some((rows, cols)) = self.matrix(node, gate) else { return };
+                self.require(rows == 1, node, || "the gate must have one row".to_owned());
+                self.expect(node, inputs[0], Element::F32 { width: cols });
+                let Some(width) = self.floats(node, results[0]) else { return };
+                inputs[1..].iter().for_each(|&ty| self.expect(node, ty, Element::F32 { width }));
             }
             Op::RmsNorm { weight, .. } => {
                 let Some(width) = self.vector(node, weight) else { return };
@@ -203,6 +249,7 @@ impl<'a> Verifier<'a> {
             node.op,
             Op::Tokens
                 | Op::Embed { .. }
+                | Op::EmbedPositions { .. }
                 | Op::Rope { .. }
                 | Op::PrepareQuery { .. }
                 | Op::WriteKv { .. }
@@ -217,6 +264,61 @@ impl<'a> Verifier<'a> {
         self.require(results.iter().all(|ty| ty.rows == result_rows), node, || {
             format!("results must have {} rows", rows_name(result_rows))
         });
+        self.slots(node, inputs, results);
+    }
+
+    /// Slots begin at the first layer of experts and end at their sum; what depends on a row's position has none.
+    fn slots(&mut self, node: &Node, inputs: &[Type], results: &[Type]) {
+        let slots = |ty: &Type| ty.slots;
+        let expected = match node.op {
+            // Compared with the experts that are chosen.
+            Op::ExpertLinear { .. } => return,
+            Op::SumExperts => 1,
+            Op::Linear { .. }
+            | Op::RmsNorm { .. }
+            | Op::LayerNorm { .. }
+            | Op::Gate { .. }
+            | Op::Gelu
+            | Op::Add
+            | Op::Quantize
+            | Op::SelectOutputs
+            | Op::SoftCap { .. } => inputs.first().map_or(1, slots),
+            _ => 1,
+        };
+        let of_inputs = if matches!(node.op, Op::SumExperts) { &inputs[1..] } else { inputs };
+        self.require(of_inputs.iter().chain(results).map(slots).all(|slots| slots == expected), node, || {
+            format!("operands and results must have {expected} slots")
+        });
+    }
+
+    /// How many experts routes choose.
+    fn routes(&mut self, node: &Node, found: Type) -> Option<u32> {
+        let width = self.floats(node, found)?;
+        let pairs = width > 0 && width.is_multiple_of(2) && found.slots == 1;
+        self.require(pairs, node, || format!("expected routes, found {found}"));
+        pairs.then_some(width / 2)
+    }
+
+    fn expert_linear(&mut self, node: &Node, inputs: &[Type], result: Type, weight: &WeightRef) {
+        let Some((rows, cols)) = self.matrix(node, weight) else { return };
+        let Some(chosen) = self.routes(node, inputs[1]) else { return };
+        self.activation(node, inputs[0], cols);
+        let of_x = [1, chosen].contains(&inputs[0].slots) && result.slots == chosen;
+        self.require(of_x, node, || format!("the result must have {chosen} slots, x as many or 1"));
+        let Some(width) = self.floats(node, result) else { return };
+        self.require(width > 0 && rows.is_multiple_of(width), node, || {
+            format!("`{}` must be matrices of {width} rows", weight.tensor)
+        });
+    }
+
+    /// What a linear layer multiplies with.
+    fn activation(&mut self, node: &Node, x: Type, cols: u32) {
+        let quantised = x.element == Element::A16 { width: cols };
+        let float = x.element == Element::F32 { width: cols };
+        self.require(quantised || float, node, || format!("x must be f32[{cols}] or a16[{cols}]"));
+        self.require(quantised || !self.contract.quantized_activations, node, || {
+            format!("x must be a16[{cols}]: activations are quantised by now")
+        });
     }
 
     fn linear(
@@ -229,12 +331,7 @@ impl<'a> Verifier<'a> {
         head: bool,
     ) {
         let Some((rows, cols)) = self.matrix(node, weight) else { return };
-        let quantised = inputs[0].element == Element::A16 { width: cols };
-        let float = inputs[0].element == Element::F32 { width: cols };
-        self.require(quantised || float, node, || format!("x must be f32[{cols}] or a16[{cols}]"));
-        self.require(quantised || !self.contract.quantized_activations, node, || {
-            format!("x must be a16[{cols}]: activations are quantised by now")
-        });
+        self.activation(node, inputs[0], cols);
         let out = Element::F32 { width: rows };
         inputs[1..].iter().chain(results).for_each(|&ty| self.expect(node, ty, out));
         if let Some(bias) = bias {
@@ -303,7 +400,7 @@ impl<'a> Verifier<'a> {
 
     fn expect(&mut self, node: &Node, found: Type, wanted: Element) {
         self.require(found.element == wanted, node, || {
-            format!("expected {}, found {found}", Type { rows: found.rows, element: wanted })
+            format!("expected {}, found {found}", Type { element: wanted, ..found })
         });
     }
 
@@ -383,8 +480,13 @@ fn arity(op: &Op) -> (usize, usize, std::ops::RangeInclusive<usize>) {
         Op::Linear { .. } => (1, 2, 1..=1),
         Op::Add => (2, 2, 1..=1),
         Op::Gate { .. } => (2, 2, 1..=2),
+        Op::LayerNorm { .. } | Op::Gelu => (1, 1, 1..=2),
+        Op::ExpertLinear { .. } | Op::SumExperts => (2, 2, 1..=1),
+        Op::AddShared { .. } => (3, 3, 1..=1),
         Op::WriteKv { .. } => (2, 2, 0..=0),
         Op::Embed { .. }
+        | Op::EmbedPositions { .. }
+        | Op::Route { .. }
         | Op::HeadNorm(_)
         | Op::Rope { .. }
         | Op::Quantize

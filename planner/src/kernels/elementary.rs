@@ -120,9 +120,18 @@ pub fn swiglu<'k>(k: &'k Build, gate: V<'k>, up: V<'k>) -> V<'k> {
 
 /// Gated GELU, tanh form: `snap((g*sigmoid(k*(C1 + (k*k)*C2)))*u)`, k = g clamped to ±64.
 pub fn gelu_gate<'k>(k: &'k Build, gate: V<'k>, up: V<'k>) -> V<'k> {
-    let clamped = clamp(k, gate, -64.0, 64.0);
-    let inner = clamped * (like(k, gate, GELU_C1) + (clamped * clamped) * like(k, gate, GELU_C2));
-    snap(k, (gate * sigmoid(k, inner)) * up)
+    snap(k, gelu_unsnapped(k, gate) * up)
+}
+
+/// GELU without a gate, tanh form: `snap(x*sigmoid(k*(C1 + (k*k)*C2)))`, k = x clamped to ±64.
+pub fn gelu<'k>(k: &'k Build, x: V<'k>) -> V<'k> {
+    snap(k, gelu_unsnapped(k, x))
+}
+
+fn gelu_unsnapped<'k>(k: &'k Build, x: V<'k>) -> V<'k> {
+    let clamped = clamp(k, x, -64.0, 64.0);
+    let inner = clamped * (like(k, x, GELU_C1) + (clamped * clamped) * like(k, x, GELU_C2));
+    x * sigmoid(k, inner)
 }
 
 /// `act(gate)*up`.
@@ -231,6 +240,7 @@ mod tests {
         check("sigmoid", finite, |k, x, _| super::sigmoid(k, x), |x, _| elementary::sigmoid(x).to_bits());
         check("swiglu", finite, super::swiglu, |x, y| activation::swiglu(x, y).to_bits());
         check("gelu_gate", finite, super::gelu_gate, |x, y| activation::gelu_gate(x, y).to_bits());
+        check("gelu", finite, |k, x, _| super::gelu(k, x), |x, _| activation::gelu(x).to_bits());
         for cap in [pow2(-10), 30.0, 50.0, pow2(20)] {
             let f = |x: f32, _: f32| activation::soft_cap(x, cap).to_bits();
             check("soft_cap", up_to(pow2(64)), |k, x, _| super::soft_cap(k, x, cap), f);

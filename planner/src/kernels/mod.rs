@@ -10,12 +10,14 @@ pub(crate) mod argmax;
 mod attention;
 pub mod elementary;
 mod embed;
+mod experts;
 mod fit;
 mod found_flags;
 mod grid;
 mod head_steps;
 mod heads;
 mod kv;
+mod layer_norm;
 pub mod linear;
 pub mod of_plan;
 mod quantize;
@@ -31,14 +33,16 @@ pub use attention::{
     Attention, DecodeShape, MergeShape, MergedRows, PrefillShape, attention_decode, attention_merge,
     attention_prefill,
 };
-pub use embed::{embed_blocks, embed_floats};
+pub use embed::{Lookup, embed_blocks, embed_floats};
+pub use experts::{Route, add_shared, route, sum_experts};
 pub(crate) use fit::misfit;
 pub use found_flags::found_flags;
 pub use grid::{Grid, GridKernel};
 pub use head_steps::{HeadShape, PrepareQuery, WriteKv, head_norm, prepare_query, rope, write_kv};
 pub use heads::Rope;
 pub use kv::KvLayout;
-pub use quantize::{Outputs, SuperblockShape, gate, quantize_a16};
+pub use layer_norm::{LayerNorm, layer_norm};
+pub use quantize::{Outputs, SuperblockShape, gate, gelu, quantize_a16};
 pub use rms_norm::{RmsNorm, rms_norm};
 pub use rowwise::{add, select_rows, soft_cap};
 

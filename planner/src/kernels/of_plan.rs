@@ -21,20 +21,22 @@ use super::attention::{
 };
 use super::fit::misfit;
 use super::grid::GridKernel;
-use super::linear::{Epilogue, Residual, linear};
+use super::linear::{Epilogue, ExpertLinear, Residual, expert_linear, linear};
 use super::{
-    A16Form, HeadShape, KvLayout, Outputs, PrepareQuery, RmsNorm, Rope, SuperblockShape, WriteKv, add,
-    embed_blocks, embed_floats, gate, head_norm, prepare_query, quantize_a16, rms_norm, rope, select_rows,
-    soft_cap, write_kv,
+    A16Form, HeadShape, KvLayout, LayerNorm, Lookup, Outputs, PrepareQuery, RmsNorm, Rope, Route,
+    SuperblockShape, WriteKv, add, add_shared, embed_blocks, embed_floats, gate, gelu, head_norm, layer_norm,
+    prepare_query, quantize_a16, rms_norm, rope, route, select_rows, soft_cap, sum_experts, write_kv,
 };
 
 /// A template with its constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Template {
-    /// [`embed_blocks`]: format, width, scale.
-    EmbedBlocks(BlockFormat, u32, Option<f32>),
-    /// [`embed_floats`]: source, width, scale.
-    EmbedFloats(FloatSource, u32, Option<f32>),
+    /// [`embed_blocks`]: format, width, which row.
+    EmbedBlocks(BlockFormat, u32, Lookup),
+    /// [`embed_floats`]: source, width, which row.
+    EmbedFloats(FloatSource, u32, Lookup),
+    /// [`layer_norm`].
+    LayerNorm(LayerNorm),
     /// [`rms_norm`].
     RmsNorm(RmsNorm),
     /// [`quantize_a16`].
@@ -57,6 +59,16 @@ pub enum Template {
     AttentionPrefill(Attention, PrefillShape),
     /// [`gate`]: function, width.
     Gate(Activation, u32, Outputs),
+    /// [`gelu`]: width.
+    Gelu(u32, Outputs),
+    /// [`route`].
+    Route(Route),
+    /// [`expert_linear`].
+    ExpertLinear(ExpertLinear),
+    /// [`sum_experts`]: width, slots.
+    SumExperts(u32, u32),
+    /// [`add_shared`]: width of what the gate reads, width.
+    AddShared(u32, u32),
     /// [`add`]: width.
     Add(u32),
     /// [`select_rows`]: width.
@@ -88,8 +100,14 @@ impl Template {
     fn tuned(&self, hardware: &Hardware) -> GridKernel {
         let (of_heads, of_superblocks) = (HeadShape::default(), SuperblockShape::default());
         match *self {
-            Template::EmbedBlocks(format, width, scale) => embed_blocks(format, width, scale),
-            Template::EmbedFloats(source, width, scale) => embed_floats(source, width, scale),
+            Template::EmbedBlocks(format, width, of) => embed_blocks(format, width, of),
+            Template::EmbedFloats(source, width, of) => embed_floats(source, width, of),
+            Template::LayerNorm(norm) => layer_norm(norm),
+            Template::Route(of) => route(of),
+            Template::ExpertLinear(of) => expert_linear(of),
+            Template::SumExperts(width, slots) => sum_experts(width, slots),
+            Template::AddShared(x_width, width) => add_shared(x_width, width),
+            Template::Gelu(width, outputs) => gelu(width, outputs, of_superblocks),
             Template::RmsNorm(norm) => rms_norm(norm),
             Template::Quantize(form) => quantize_a16(form, of_superblocks),
             Template::Linear(weights, x, epilogue) => linear(weights, x, epilogue, hardware),
@@ -170,14 +188,16 @@ pub fn weight_layout(plan: &Plan, weight: WeightId) -> Result<WeightLayout, Layo
 fn weight_format(plan: &Plan, weight: WeightId) -> WeightFormat {
     match plan.weights[weight.index()].encoding {
         Encoding::Block(format) => WeightFormat::Block(format),
-        Encoding::W16(_) | Encoding::F32(_) => WeightFormat::W16,
+        Encoding::W16(_) | Encoding::F32(_) | Encoding::Router(_) => WeightFormat::W16,
     }
 }
 
 /// The regions of an A16 buffer that some steps of a plan read.
 pub fn regions_read<'a>(plan: &Plan, buffer: BufferId, steps: impl Iterator<Item = &'a Step>) -> Regions {
     steps.fold(Regions::LEAST, |regions, step| match step.op {
-        Op::Linear { x, weight, .. } if x == buffer => regions.and_read_by(weight_format(plan, weight)),
+        Op::Linear { x, weight, .. } | Op::ExpertLinear { x, weight, .. } if x == buffer => {
+            regions.and_read_by(weight_format(plan, weight))
+        }
         _ => regions,
     })
 }
@@ -188,6 +208,14 @@ pub enum TemplateError {
     /// A matrix or rows that have no layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// Experts that no kernel takes.
+    #[error("`{label}`: experts with results of {width} values; kernels take multiples of 16")]
+    ExpertLen {
+        /// The step.
+        label: String,
+        /// Values of a result.
+        width: u32,
+    },
     /// Heads that no kernel takes.
     #[error("`{label}`: heads of {head_len} values; kernels take multiples of 16 up to 256")]
     HeadLen {
@@ -211,12 +239,39 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn templates(&self, op: &Op) -> Result<Vec<Template>, TemplateError> {
         Ok(vec![match *op {
-            Op::Embed { table, scale, out } => match self.plan.weights[table.index()].encoding {
-                Encoding::Block(format) => Template::EmbedBlocks(format, self.width(out), scale),
-                Encoding::W16(source) | Encoding::F32(source) => {
-                    Template::EmbedFloats(source, self.width(out), scale)
+            Op::Embed { table, scale, out } => self.embed(table, out, Lookup::Token(scale)),
+            Op::EmbedPositions { table, out } => {
+                let last = self.plan.weights[table.index()].rows.saturating_sub(1);
+                self.embed(table, out, Lookup::Position(last))
+            }
+            Op::LayerNorm { x, eps, out, quantized, .. } => {
+                let outputs = self.outputs(out, quantized)?;
+                Template::LayerNorm(LayerNorm { width: self.width(x), eps, outputs })
+            }
+            Op::Gelu { x, out, quantized } => Template::Gelu(self.width(x), self.outputs(out, quantized)?),
+            Op::Route { x, router, denominator, out } => Template::Route(Route {
+                width: self.width(x),
+                experts: self.plan.weights[router.index()].rows,
+                chosen: self.width(out) / 2,
+                denominator,
+            }),
+            Op::ExpertLinear { x, weight, out, .. } => {
+                let width = self.width(out);
+                if !width.is_multiple_of(16) {
+                    return Err(TemplateError::ExpertLen { label: self.label.to_owned(), width });
                 }
-            },
+                Template::ExpertLinear(ExpertLinear {
+                    weights: weight_layout(self.plan, weight)?,
+                    x: self.activations(x)?,
+                    width,
+                    slots: self.plan.buffers[out.index()].slots,
+                    x_has_slots: self.plan.buffers[x.index()].slots > 1,
+                })
+            }
+            Op::SumExperts { x, out, .. } => {
+                Template::SumExperts(self.width(out), self.plan.buffers[x.index()].slots)
+            }
+            Op::AddShared { x, out, .. } => Template::AddShared(self.width(x), self.width(out)),
             Op::RmsNorm { x, eps, add, out, quantized, .. } => {
                 let outputs = self.outputs(out, quantized)?;
                 Template::RmsNorm(RmsNorm { width: self.width(x), eps, add: add.is_some(), outputs })
@@ -258,7 +313,10 @@ impl Reader<'_> {
                 Template::Gate(activation, self.width(gate), self.outputs(out, quantized)?)
             }
             Op::Add { out, .. } => Template::Add(self.width(out)),
-            Op::SelectOutputs { out, .. } => Template::SelectRows(self.width(out)),
+            // The slots of a row are chosen together.
+            Op::SelectOutputs { out, .. } => {
+                Template::SelectRows(self.width(out) * self.plan.buffers[out.index()].slots)
+            }
             Op::SoftCap { cap, out, .. } => Template::SoftCap(self.width(out), cap),
         }])
     }
@@ -278,6 +336,15 @@ impl Reader<'_> {
         let shape = MergeShape { rows: MergedRows::All, one_group: self.shape.groups == 1 };
         let merge = Template::AttentionMerge(attention, self.outputs(Some(out), None)?, shape);
         Ok(vec![Template::AttentionDecode(attention, states), merge])
+    }
+
+    fn embed(&self, table: WeightId, out: BufferId, of: Lookup) -> Template {
+        match self.plan.weights[table.index()].encoding {
+            Encoding::Block(format) => Template::EmbedBlocks(format, self.width(out), of),
+            Encoding::W16(source) | Encoding::F32(source) | Encoding::Router(source) => {
+                Template::EmbedFloats(source, self.width(out), of)
+            }
+        }
     }
 
     fn kv_layout(&self, layer: KvLayerId) -> Result<KvLayout, TemplateError> {
@@ -306,7 +373,8 @@ impl Reader<'_> {
     }
 
     fn rows(&self, buffer: BufferId) -> u32 {
-        self.shape.count(self.plan.buffers[buffer.index()].rows)
+        let buffer = &self.plan.buffers[buffer.index()];
+        self.shape.count(buffer.rows).saturating_mul(buffer.slots)
     }
 
     fn activations(&self, buffer: BufferId) -> Result<ActivationLayout, LayoutError> {
@@ -336,11 +404,7 @@ impl Reader<'_> {
 
 /// Whether an operation writes a buffer.
 pub fn writes(op: &Op, buffer: BufferId) -> bool {
-    let quantized = match *op {
-        Op::RmsNorm { quantized, .. } | Op::Gate { quantized, .. } => quantized,
-        _ => None,
-    };
-    op.result() == Some(buffer) || quantized == Some(buffer)
+    op.result() == Some(buffer) || op.quantized() == Some(buffer)
 }
 
 fn eps(norm: Option<HeadNorm>) -> Option<f32> {

@@ -6,7 +6,7 @@ use unisonic_core::plan::Activation;
 
 use super::GridKernel;
 use super::a16::{A16Form, A16Out, Place, SUPERBLOCK, four, store_four};
-use super::elementary::gate as gate_of;
+use super::elementary::{gate as gate_of, gelu as gelu_of};
 use super::reduce::CLUSTER;
 
 /// Workgroups over superblocks.
@@ -67,6 +67,28 @@ pub fn gate(activation: Activation, width: u32, outputs: Outputs, shape: Superbl
                 let gate = four(k, width, column, |column, len| gate.load_vector(first + column, len));
                 let up = four(k, width, column, |column, len| up.load_vector(first + column, len));
                 gate_of(k, activation, gate, up)
+            });
+            results.store(at, values, k.constant(Scalar::Bool.into(), 1));
+        })
+    });
+    match outputs.a16 {
+        Some(form) => template.with_flags(form.superblocks()),
+        None => template,
+    }
+}
+
+/// GELU without a gate (`core::numerics::activation::gelu`), to f32, to A16 or to both.
+///
+/// Buffers: `x`, rows of `width` f32; the others as for [`gate`]. Reads 4 bytes an element, writes 4 and about 2; about 60
+/// operations.
+pub fn gelu(width: u32, outputs: Outputs, shape: SuperblockShape) -> GridKernel {
+    let template = superblocks("gelu", width, shape, |k| {
+        let x = k.read("x", Scalar::F32);
+        let results = Results::declare(k, width, outputs);
+        Box::new(move |at| {
+            let values = at.columns().map(|column| {
+                let x = four(k, width, column, |column, len| x.load_vector(at.row * width + column, len));
+                gelu_of(k, x)
             });
             results.store(at, values, k.constant(Scalar::Bool.into(), 1));
         })

@@ -109,7 +109,7 @@ impl Arena {
     pub fn of_plan(plan: &Plan, largest: Shape) -> Result<Self, LowerError> {
         let mut arena = Self::default();
         for (id, buffer) in (0..).map(BufferId).zip(&plan.buffers) {
-            let rows = largest.count(buffer.rows);
+            let rows = largest.count(buffer.rows).saturating_mul(buffer.slots);
             if rows == 0 {
                 continue;
             }

@@ -8,6 +8,7 @@ use unisonic_core::planes::region;
 
 use super::LoweredPlan;
 use super::arena::{Part, Region, regions};
+use crate::kernels::Grid;
 
 /// A step of a plan for a shape.
 pub struct Bind<'a> {
@@ -54,19 +55,35 @@ impl Bind<'_> {
         self.lowered.plan.rows_of(self.op)
     }
 
+    /// A grid over the rows of the batch, for kernels that take each slot of a row for a row.
+    pub fn grid(&self, grid: Grid) -> Option<Grid> {
+        match (grid, self.op) {
+            // That takes all slots of a row together.
+            (Grid::Rows(_), Op::SelectOutputs { .. }) => Some(grid),
+            (Grid::Rows(each), op) => each.checked_mul(self.lowered.plan.slots_of(op)).map(Grid::Rows),
+            _ => Some(grid),
+        }
+    }
+
     fn operand(&self, name: &str) -> Option<Place> {
         let vector = |weight: WeightId| Self::image(self.lowered, self.lowered.images.vector(weight)?);
         let values = |buffer: BufferId| self.region(buffer, Region::Values);
         match (self.op, name) {
-            (Op::Embed { table, .. }, "table") => {
+            (Op::Embed { table, .. } | Op::EmbedPositions { table, .. }, "table") => {
                 Self::image(self.lowered, self.lowered.images.bytes(*table)?)
             }
-            (Op::Linear { weight, .. }, "weights") => {
+            (Op::Linear { weight, .. } | Op::ExpertLinear { weight, .. }, "weights") => {
                 Self::image(self.lowered, self.lowered.images.planes(*weight)?)
             }
+            (Op::ExpertLinear { routes, .. } | Op::SumExperts { routes, .. }, "routes") => values(*routes),
+            (Op::Route { router, .. }, "router") => vector(*router),
+            (Op::AddShared { gate, .. }, "gate") => vector(*gate),
+            (Op::AddShared { a, .. }, "a") => values(*a),
+            (Op::AddShared { b, .. }, "b") => values(*b),
             (Op::Linear { bias, .. }, "bias") => vector((*bias)?),
             (Op::Linear { add, .. } | Op::RmsNorm { add, .. }, "add") => values((*add)?),
-            (Op::RmsNorm { weight, .. }, "weight") => vector(*weight),
+            (Op::RmsNorm { weight, .. } | Op::LayerNorm { weight, .. }, "weight") => vector(*weight),
+            (Op::LayerNorm { bias, .. }, "bias") => vector(*bias),
             (Op::HeadNorm { norm, .. }, "weight") => vector(norm.weight),
             (Op::PrepareQuery { norm, .. } | Op::WriteKv { norm, .. }, "weight") => vector((*norm)?.weight),
             (Op::PrepareQuery { rope, .. } | Op::WriteKv { rope, .. }, "rope") => {
@@ -90,6 +107,11 @@ impl Bind<'_> {
             (Op::Add { b, .. }, "b") => values(*b),
             (
                 Op::RmsNorm { x, .. }
+                | Op::LayerNorm { x, .. }
+                | Op::Gelu { x, .. }
+                | Op::Route { x, .. }
+                | Op::SumExperts { x, .. }
+                | Op::AddShared { x, .. }
                 | Op::Quantize { x, .. }
                 | Op::HeadNorm { x, .. }
                 | Op::Rope { x, .. }
@@ -98,12 +120,11 @@ impl Bind<'_> {
                 "x",
             ) => values(*x),
             (op, "out") => self.region(op.result()?, Region::Values),
-            (Op::Linear { x, .. }, _) => self.region(*x, a16_region(name.strip_prefix("x_")?)?),
-            (Op::RmsNorm { quantized, .. } | Op::Gate { quantized, .. }, _) => {
-                self.region((*quantized)?, a16_region(name)?)
+            (Op::Linear { x, .. } | Op::ExpertLinear { x, .. }, _) => {
+                self.region(*x, a16_region(name.strip_prefix("x_")?)?)
             }
             (Op::Quantize { out, .. }, _) => self.region(*out, a16_region(name)?),
-            _ => None,
+            (op, _) => self.region(op.quantized()?, a16_region(name)?),
         }
     }
 
@@ -131,7 +152,8 @@ impl Bind<'_> {
     fn region(&self, buffer: BufferId, region: Region) -> Option<Place> {
         let place = self.lowered.arena.place(Part::Region(buffer, region))?;
         let of_plan = &self.lowered.plan.buffers[buffer.index()];
-        let of_shape = regions(of_plan.kind, self.inputs.shape.count(of_plan.rows)).ok()?;
+        let rows = self.inputs.shape.count(of_plan.rows).saturating_mul(of_plan.slots);
+        let of_shape = regions(of_plan.kind, rows).ok()?;
         let (_, len_bytes) = of_shape.into_iter().find(|(other, _)| *other == region)?;
         Some(Place { len_bytes, ..place })
     }

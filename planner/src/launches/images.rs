@@ -39,7 +39,16 @@ impl Images {
         let vector = |weight: WeightId| Image::Vector { weight };
         let table = |table: RopeTableId| Image::Rope { table, positions };
         match *op {
-            Op::Embed { table, .. } => self.add(Image::Bytes { weight: table }),
+            Op::Embed { table, .. } | Op::EmbedPositions { table, .. } => {
+                self.add(Image::Bytes { weight: table });
+            }
+            Op::ExpertLinear { weight, .. } => {
+                self.add(Image::Planes { weight, layout: weight_layout(plan, weight)? });
+            }
+            Op::Route { router: weight, .. } | Op::AddShared { gate: weight, .. } => self.add(vector(weight)),
+            Op::LayerNorm { weight, bias, .. } => {
+                [weight, bias].map(vector).into_iter().for_each(|v| self.add(v))
+            }
             Op::RmsNorm { weight, .. } => self.add(vector(weight)),
             Op::Linear { weight, bias, .. } => {
                 self.add(Image::Planes { weight, layout: weight_layout(plan, weight)? });

@@ -147,7 +147,10 @@ impl LoweredPlan {
                 kernel: index as u32,
                 places: addressed(kernel).map(object).collect::<Result<_, LowerError>>()?,
                 params: kernel.params.iter().map(param).collect::<Result<_, LowerError>>()?,
-                workgroups: workgroups(*grid, bind.rows(), bind.inputs.shape).ok_or_else(too_many)?,
+                workgroups: bind
+                    .grid(*grid)
+                    .and_then(|grid| workgroups(grid, bind.rows(), bind.inputs.shape))
+                    .ok_or_else(too_many)?,
             })
         };
         of_step.iter().map(of_kernel).collect()
@@ -324,6 +327,7 @@ fn checks(
     for ((number, step), of_step) in (0..).zip(&plan.steps).zip(of_step) {
         let rows = plan.rows_of(&step.op);
         for words in of_step.iter().map(|&index| words[index]).filter(|&words| words > 0) {
+            let words = words.saturating_mul(plan.slots_of(&step.op));
             let added = checks.add(number, rows, largest.count(rows), words);
             let what = "the flags of range contracts up to this step";
             added.or_else(|len| check_len(&step.label, what, len, FEWER_ROWS))?;

@@ -51,7 +51,7 @@ fn buffer(ty: Type) -> Option<Buffer> {
         Element::A16 { width } => BufferKind::A16 { width },
         Element::Q16 { heads, head_len } => BufferKind::Q16 { heads, head_len },
     };
-    Some(Buffer { rows: ty.rows, kind })
+    Some(Buffer { rows: ty.rows, slots: ty.slots, kind })
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ mod buffers;
 use std::collections::HashMap;
 
 use unisonic_core::numerics::range::check_rope_factors;
-use unisonic_core::plan::{self, BufferId, Plan, RopeTable, Step, Weight, WeightId, WeightSource};
+use unisonic_core::plan::{
+    self, BufferId, Plan, RopeTable, Step, TensorPart, Weight, WeightId, WeightSource,
+};
 
 use crate::error::PlanError;
 use crate::graph::{Element, Graph, HeadNorm, Node, Op, RopeSpec, Shape, ValueId, WeightRef};
@@ -47,7 +49,7 @@ struct Lowering<'a> {
     tensors: &'a Tensors<'a>,
     buffer_of: Vec<BufferId>,
     weights: Vec<Weight>,
-    weight_ids: HashMap<&'a str, WeightId>,
+    weight_ids: HashMap<(&'a str, Option<TensorPart>), WeightId>,
 }
 
 impl<'a> Lowering<'a> {
@@ -57,7 +59,7 @@ impl<'a> Lowering<'a> {
 
     /// Weights are listed in the order of first use.
     fn weight(&mut self, weight: &'a WeightRef) -> Result<WeightId, PlanError> {
-        if let Some(&id) = self.weight_ids.get(weight.tensor.as_str()) {
+        if let Some(&id) = self.weight_ids.get(&(weight.tensor.as_str(), weight.part)) {
             return Ok(id);
         }
         let (rows, cols) = match weight.shape {
@@ -66,8 +68,9 @@ impl<'a> Lowering<'a> {
         };
         let id = WeightId(self.weights.len() as u32);
         let encoding = self.tensors.encoding(weight)?;
-        self.weights.push(Weight { tensor: weight.tensor.clone(), encoding, rows, cols });
-        self.weight_ids.insert(&weight.tensor, id);
+        let (tensor, part) = (weight.tensor.clone(), weight.part);
+        self.weights.push(Weight { tensor, encoding, rows, cols, part });
+        self.weight_ids.insert((&weight.tensor, weight.part), id);
         Ok(id)
     }
 
@@ -98,6 +101,12 @@ impl<'a> Lowering<'a> {
         Ok(Some(match &node.op {
             Op::Tokens => return Ok(None),
             Op::Embed { table, scale } => plan::Op::Embed { table: self.weight(table)?, scale: *scale, out },
+            Op::EmbedPositions { table } => plan::Op::EmbedPositions { table: self.weight(table)?, out },
+            Op::LayerNorm { weight, bias, eps } => {
+                let (out, quantized) = self.float_results(node);
+                let (weight, bias) = (self.weight(weight)?, self.weight(bias)?);
+                plan::Op::LayerNorm { x, weight, bias, eps: *eps, out, quantized }
+            }
             Op::RmsNorm { weight, eps } => {
                 let (out, quantized) = self.float_results(node);
                 plan::Op::RmsNorm { x, weight: self.weight(weight)?, eps: *eps, add, out, quantized }
@@ -122,18 +131,33 @@ impl<'a> Lowering<'a> {
                 let norm = self.head_norm(norm.as_ref())?;
                 plan::Op::WriteKv { k: x, v, norm, rope: *rope, layer: *layer }
             }
-            Op::Attention { layer, kappa, window } => plan::Op::Attention {
+            Op::Attention { layer, kappa, window, soft_cap } => plan::Op::Attention {
                 q: x,
                 layer: *layer,
                 kappa: *kappa,
                 window: *window,
-                soft_cap: None,
+                soft_cap: *soft_cap,
                 out,
             },
             Op::Gate { activation } => {
                 let up = input(1);
                 let (out, quantized) = self.float_results(node);
                 plan::Op::Gate { activation: *activation, gate: x, up, out, quantized }
+            }
+            Op::Gelu => {
+                let (out, quantized) = self.float_results(node);
+                plan::Op::Gelu { x, out, quantized }
+            }
+            Op::Route { router, denominator } => {
+                plan::Op::Route { x, router: self.weight(router)?, denominator: *denominator, out }
+            }
+            Op::ExpertLinear { weight } => {
+                plan::Op::ExpertLinear { x, routes: input(1), weight: self.weight(weight)?, out }
+            }
+            Op::SumExperts => plan::Op::SumExperts { x, routes: input(1), out },
+            Op::AddShared { gate } => {
+                let (a, b) = (input(1), input(2));
+                plan::Op::AddShared { x, gate: self.weight(gate)?, a, b, out }
             }
             Op::SelectOutputs => plan::Op::SelectOutputs { x, out },
             Op::SoftCap { cap } => plan::Op::SoftCap { x, cap: *cap, out },

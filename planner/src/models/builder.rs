@@ -11,22 +11,27 @@ use crate::graph::{Element, Graph, HeadNorm, Node, Op, RopeSpec, Shape, Type, Va
 /// How a layer attends.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
-    /// Position table.
-    pub rope: RopeTableId,
+    /// Position table, if positions enter here.
+    pub rope: Option<RopeTableId>,
     /// See [`unisonic_core::numerics::attention::default_kappa`].
     pub kappa: f32,
     /// Sliding window.
     pub window: Option<u32>,
+    /// Soft cap of the scores.
+    pub soft_cap: Option<f32>,
     /// Whether query and key heads are normed before RoPE.
     pub head_norm: bool,
     /// Whether the projections of q, k and v must have biases; elsewhere a bias is used where the file has one.
     pub bias: bool,
+    /// Whether the output projection must have one too.
+    pub output_bias: bool,
 }
 
 /// Builds the graph of one model.
 pub struct Builder<'a> {
     hyper: &'a Hyper,
     tensors: &'a Tensors<'a>,
+    layer_norm: bool,
     graph: Graph,
 }
 
@@ -43,7 +48,7 @@ impl<'a> Builder<'a> {
             nodes: Vec::new(),
             output: ValueId(0),
         };
-        Ok(Builder { hyper: &model.hyper, tensors: model.tensors, graph })
+        Ok(Builder { hyper: &model.hyper, tensors: model.tensors, layer_norm: model.layer_norm, graph })
     }
 
     /// Adds a position table.
@@ -64,26 +69,42 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// `rope_freqs.weight`, where the file has it.
-    pub fn rope_factors(&self) -> Result<Option<WeightRef>, PlanError> {
-        let name = "rope_freqs.weight";
+    /// Factors of RoPE, where the file has them.
+    pub fn rope_factors(&self, name: &str) -> Result<Option<WeightRef>, PlanError> {
         let pairs = self.hyper.rotary_len / 2;
         self.tensors.has(name).then(|| self.tensors.f32_vector(name, pairs)).transpose()
     }
 
     /// Token embeddings, times `scale` if any.
     pub fn embed(&mut self, scale: Option<f32>) -> Result<ValueId, PlanError> {
-        let tokens = self.push("tokens", Op::Tokens, &[], Type { rows: Rows::All, element: Element::U32 });
+        let tokens = self.push("tokens", Op::Tokens, &[], Type::new(Rows::All, Element::U32));
         let table = self.token_embeddings()?;
         let ty = Type::f32(Rows::All, self.hyper.embedding_len);
         Ok(self.push("token_embd", Op::Embed { table, scale }, &[tokens], ty))
     }
 
-    /// RMSNorm with the weight `label.weight`.
+    /// Adds learned embeddings of positions, one for each of the context.
+    pub fn add_positions(&mut self, x: ValueId) -> Result<ValueId, PlanError> {
+        let shape = Shape::Matrix { rows: self.graph.context_len, cols: self.hyper.embedding_len };
+        let table = self.tensors.weight("position_embd.weight", shape)?;
+        let (tokens, ty) = (self.graph.nodes[0].results[0], self.graph.ty(x));
+        let positions = self.push("position_embd", Op::EmbedPositions { table }, &[tokens], ty);
+        Ok(self.add("embd", x, positions))
+    }
+
+    /// The norm of the architecture with the weight `label.weight`, and `label.bias` of a LayerNorm.
     pub fn norm(&mut self, label: &str, x: ValueId) -> Result<ValueId, PlanError> {
         let shape = Shape::Vector(self.hyper.embedding_len);
         let weight = self.tensors.weight(&format!("{label}.weight"), shape)?;
-        Ok(self.push(label, Op::RmsNorm { weight, eps: self.hyper.eps }, &[x], self.graph.ty(x)))
+        let eps = self.hyper.eps;
+        let op = match self.layer_norm {
+            true => {
+                let bias = self.tensors.weight(&format!("{label}.bias"), shape)?;
+                Op::LayerNorm { weight, bias, eps }
+            }
+            false => Op::RmsNorm { weight, eps },
+        };
+        Ok(self.push(label, op, &[x], self.graph.ty(x)))
     }
 
     /// Sum of a residual and what a block made.
@@ -95,9 +116,16 @@ impl<'a> Builder<'a> {
     pub fn attention(&mut self, layer: u32, x: ValueId, how: &Attention) -> Result<ValueId, PlanError> {
         let &Hyper { heads, kv_heads, head_len, embedding_len, .. } = self.hyper;
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let q = self.linear(&name("attn_q"), x, heads * head_len, how.bias)?;
-        let k = self.linear(&name("attn_k"), x, kv_heads * head_len, how.bias)?;
-        let v = self.linear(&name("attn_v"), x, kv_heads * head_len, how.bias)?;
+        let lens = [heads, kv_heads, kv_heads].map(|heads| heads * head_len);
+        let fused = name("attn_qkv");
+        let [q, k, v] = match self.tensors.has(&format!("{fused}.weight")) {
+            true => self.linear_parts(&fused, x, lens, ["attn_q", "attn_k", "attn_v"].map(name), how.bias)?,
+            false => [
+                self.linear(&name("attn_q"), x, lens[0], how.bias)?,
+                self.linear(&name("attn_k"), x, lens[1], how.bias)?,
+                self.linear(&name("attn_v"), x, lens[2], how.bias)?,
+            ],
+        };
         let q = self.heads(layer, "q", q, how)?;
         let k = self.heads(layer, "k", k, how)?;
         self.graph.kv_layers.push(KvLayer { heads: kv_heads, head_len });
@@ -105,9 +133,10 @@ impl<'a> Builder<'a> {
         let write = Op::WriteKv { norm: None, rope: None, layer: kv };
         let label = name("attention.kv");
         self.graph.nodes.push(Node { label, op: write, inputs: vec![k, v], results: vec![] });
-        let attend = Op::Attention { layer: kv, kappa: how.kappa, window: how.window };
+        let Attention { kappa, window, soft_cap, .. } = *how;
+        let attend = Op::Attention { layer: kv, kappa, window, soft_cap };
         let attended = self.push(&name("attention"), attend, &[q], self.graph.ty(q));
-        self.linear(&name("attn_output"), attended, embedding_len, false)
+        self.linear(&name("attn_output"), attended, embedding_len, how.output_bias)
     }
 
     /// Norm (if any) and RoPE of the heads of q or k.
@@ -118,8 +147,9 @@ impl<'a> Builder<'a> {
             let weight = self.tensors.weight(&format!("{label}.weight"), Shape::Vector(head_len))?;
             x = self.push(&label, Op::HeadNorm(HeadNorm { weight, eps: self.hyper.eps }), &[x], ty);
         }
+        let Some(table) = how.rope else { return Ok(x) };
         let label = format!("blk.{layer}.attn_{part}_rope");
-        Ok(self.push(&label, Op::Rope { table: how.rope, head_len }, &[x], ty))
+        Ok(self.push(&label, Op::Rope { table, head_len }, &[x], ty))
     }
 
     /// Gated feed-forward block.
@@ -135,6 +165,57 @@ impl<'a> Builder<'a> {
         let up = self.linear(&name("ffn_up"), x, feed_forward_len, false)?;
         let gated = self.push(&name("ffn_act"), Op::Gate { activation }, &[gate, up], self.graph.ty(gate));
         self.linear(&name("ffn_down"), gated, embedding_len, false)
+    }
+
+    /// The same with gate and up, in this order, in one tensor `ffn_up`.
+    pub fn fused_feed_forward(
+        &mut self,
+        layer: u32,
+        x: ValueId,
+        activation: Activation,
+    ) -> Result<ValueId, PlanError> {
+        let &Hyper { feed_forward_len, embedding_len, .. } = self.hyper;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let labels = ["ffn_gate", "ffn_up"].map(name);
+        let [gate, up] = self.linear_parts(&name("ffn_up"), x, [feed_forward_len; 2], labels, false)?;
+        let gated = self.push(&name("ffn_act"), Op::Gate { activation }, &[gate, up], self.graph.ty(gate));
+        self.linear(&name("ffn_down"), gated, embedding_len, false)
+    }
+
+    /// Feed-forward block with GELU and without a gate, with biases.
+    pub fn ungated_feed_forward(&mut self, layer: u32, x: ValueId) -> Result<ValueId, PlanError> {
+        let &Hyper { feed_forward_len, embedding_len, .. } = self.hyper;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let up = self.linear(&name("ffn_up"), x, feed_forward_len, true)?;
+        let act = self.push(&name("ffn_act"), Op::Gelu, &[up], self.graph.ty(up));
+        self.linear(&name("ffn_down"), act, embedding_len, true)
+    }
+
+    /// Layers that share a tensor `label.weight`, and `label.bias` where required or there: `lens` rows of it each.
+    fn linear_parts<const N: usize>(
+        &mut self,
+        label: &str,
+        x: ValueId,
+        lens: [u32; N],
+        labels: [String; N],
+        bias: bool,
+    ) -> Result<[ValueId; N], PlanError> {
+        let x_type = self.graph.ty(x);
+        let rows = lens.iter().sum();
+        let matrix = Shape::Matrix { rows, cols: x_type.element.width() };
+        let bias_name = format!("{label}.bias");
+        let has_bias = bias || self.tensors.has(&bias_name);
+        let mut results = [x; N];
+        let mut first = 0;
+        for ((result, len), label_of_part) in results.iter_mut().zip(lens).zip(labels) {
+            let weight = self.tensors.part(&format!("{label}.weight"), matrix, first, len)?;
+            let of_part = || self.tensors.part(&bias_name, Shape::Vector(rows), first, len);
+            let bias = has_bias.then(of_part).transpose()?;
+            let op = Op::Linear { weight, bias, head: false };
+            *result = self.push(&label_of_part, op, &[x], Type::f32(x_type.rows, len));
+            first += len;
+        }
+        Ok(results)
     }
 
     /// Final norm and head over the output rows; the head is the embedding table where the file has no `output.weight`.
@@ -157,12 +238,28 @@ impl<'a> Builder<'a> {
     }
 
     /// Linear layer with the tensors `label.weight` and, where required or there, `label.bias`.
-    fn linear(&mut self, label: &str, x: ValueId, rows: u32, bias: bool) -> Result<ValueId, PlanError> {
+    pub(super) fn linear(
+        &mut self,
+        label: &str,
+        x: ValueId,
+        rows: u32,
+        bias: bool,
+    ) -> Result<ValueId, PlanError> {
         let x_type = self.graph.ty(x);
         let shape = Shape::Matrix { rows, cols: x_type.element.width() };
         let weight = self.tensors.weight(&format!("{label}.weight"), shape)?;
         let bias = self.bias(&format!("{label}.bias"), rows, bias)?;
         Ok(self.push(label, Op::Linear { weight, bias, head: false }, &[x], Type::f32(x_type.rows, rows)))
+    }
+
+    /// Type of a value.
+    pub(super) fn ty(&self, value: ValueId) -> Type {
+        self.graph.ty(value)
+    }
+
+    /// The tensors of the file.
+    pub(super) fn tensors(&self) -> &'a Tensors<'a> {
+        self.tensors
     }
 
     fn bias(&self, name: &str, len: u32, required: bool) -> Result<Option<WeightRef>, PlanError> {
@@ -178,7 +275,7 @@ impl<'a> Builder<'a> {
         Shape::Matrix { rows: self.graph.vocab_len, cols: self.hyper.embedding_len }
     }
 
-    fn push(&mut self, label: &str, op: Op, inputs: &[ValueId], ty: Type) -> ValueId {
+    pub(super) fn push(&mut self, label: &str, op: Op, inputs: &[ValueId], ty: Type) -> ValueId {
         let result = self.graph.new_value(ty);
         let label = label.to_owned();
         self.graph.nodes.push(Node { label, op, inputs: inputs.to_vec(), results: vec![result] });

@@ -20,6 +20,8 @@ const MAX_ROW_LEN: u32 = 1 << 20;
 const MAX_HEAD_LEN: u32 = 1024;
 /// Largest vocabulary.
 pub const MAX_VOCAB_LEN: u32 = 1 << 24;
+/// Most experts: numbers up to here are exact as floats, and kernels look through them.
+pub const MAX_EXPERTS: u32 = 1024;
 /// Longest context.
 const MAX_CONTEXT_LEN: u32 = 1 << 28;
 
@@ -122,7 +124,7 @@ pub struct Hyper {
     pub context_len: u32,
     /// `tokenizer.ggml.tokens`, or `vocab_size`.
     pub vocab_len: Option<u32>,
-    /// `attention.layer_norm_rms_epsilon`.
+    /// `attention.layer_norm_rms_epsilon`, or `layer_norm_epsilon` of LayerNorm.
     pub eps: f32,
     /// `rope.freq_base`; default 10000.
     pub rope_base: f64,
@@ -133,9 +135,8 @@ pub struct Hyper {
 }
 
 impl Hyper {
-    /// Reads and checks the keys.
-    pub fn read(keys: &Keys<'_>) -> Result<Self, PlanError> {
-        no_experts(keys)?;
+    /// Reads and checks the keys; `eps` is that of the norm's epsilon.
+    pub fn read(keys: &Keys<'_>, eps: &str) -> Result<Self, PlanError> {
         let layers = keys.required_u32("block_count", 1..=MAX_LAYERS)?;
         let embedding_len = keys.required_u32("embedding_length", 1..=MAX_ROW_LEN)?;
         let feed_forward_len = keys.required_u32("feed_forward_length", 1..=MAX_ROW_LEN)?;
@@ -161,7 +162,7 @@ impl Hyper {
             rotary_len,
             context_len,
             vocab_len: vocab_len(keys)?,
-            eps: keys.eps("attention.layer_norm_rms_epsilon")?,
+            eps: keys.eps(eps)?,
             rope_base: f64::from(keys.f32("rope.freq_base", ROPE_BASE)?.unwrap_or(10_000.0)),
             rope_scaling: rope_scaling(keys, context_len)?,
             attention_factor: f64::from(keys.f32("rope.scaling.attn_factor", FACTOR)?.unwrap_or(1.0)),
@@ -179,15 +180,45 @@ const MAX_SCALING: f32 = 1e6;
 /// to 2^-22; sines and cosines below 2^-20 are 0 in a table.
 const MIN_LINEAR_SCALING: f64 = 0.0625;
 
-fn no_experts(keys: &Keys<'_>) -> Result<(), PlanError> {
-    match keys.u32("expert_count", 0..=u32::MAX)? {
-        None | Some(0) => Ok(()),
-        Some(count) => Err(PlanError::Unsupported {
-            what: "mixture of experts",
-            key: keys.key("expert_count"),
-            found: count.to_string(),
-            instead: "dense models of this architecture work".to_owned(),
-        }),
+/// What a mixture of experts says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// `expert_count`.
+    pub count: u32,
+    /// `expert_used_count`.
+    pub used: u32,
+    /// `expert_feed_forward_length`, if it is there.
+    pub feed_forward_len: Option<u32>,
+    /// `expert_shared_feed_forward_length`, if it is there.
+    pub shared_len: Option<u32>,
+}
+
+impl Experts {
+    /// Reads and checks the keys; none where there are no experts.
+    pub fn read(keys: &Keys<'_>) -> Result<Option<Self>, PlanError> {
+        let Some(count) = keys.u32("expert_count", 0..=MAX_EXPERTS)?.filter(|&count| count > 0) else {
+            return Ok(None);
+        };
+        let len = |name| keys.u32(name, 0..=MAX_ROW_LEN).map(|len| len.filter(|&len| len > 0));
+        Ok(Some(Experts {
+            count,
+            used: keys.required_u32("expert_used_count", 1..=count)?,
+            feed_forward_len: len("expert_feed_forward_length")?,
+            shared_len: len("expert_shared_feed_forward_length")?,
+        }))
+    }
+
+    /// For an architecture that has none.
+    pub fn refuse(keys: &Keys<'_>) -> Result<(), PlanError> {
+        match keys.u32("expert_count", 0..=u32::MAX)? {
+            None | Some(0) => Ok(()),
+            Some(count) => Err(PlanError::Unsupported {
+                what: "mixture of experts",
+                key: keys.key("expert_count"),
+                found: count.to_string(),
+                instead: "dense models of this architecture work".to_owned(),
+            }),
+        }
     }
 }
 
@@ -241,6 +272,8 @@ fn rope_scaling(keys: &Keys<'_>, context_len: u32) -> Result<RopeScaling, PlanEr
     let factor = f64::from(factor.filter(|&factor| factor != 0.0).unwrap_or(1.0));
     match kind {
         "none" => Ok(RopeScaling::None),
+        // Its factors are tensors.
+        "longrope" if keys.architecture == "phi3" => Ok(RopeScaling::None),
         "linear" if factor == 1.0 => Ok(RopeScaling::None),
         "linear" if factor < MIN_LINEAR_SCALING => {
             let expected = format!("0 for none, or {MIN_LINEAR_SCALING:?} to {MAX_SCALING:?}");

@@ -4,13 +4,22 @@
 //! and the order of operations are those of llama.cpp (`src/llama-model.cpp`, `src/models/`), whose files these are.
 
 mod builder;
+mod experts;
+mod gemma;
+mod gemma2;
 mod gemma3;
+mod gpt2;
 mod hyper;
 mod llama;
+mod phi3;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
 mod tensors;
 
+#[cfg(test)]
+mod family_tests;
 #[cfg(test)]
 pub mod samples;
 #[cfg(test)]
@@ -25,7 +34,8 @@ use unisonic_core::plan::{Activation, RopeStyle};
 use crate::error::PlanError;
 use crate::graph::Graph;
 use builder::{Attention, Builder};
-use hyper::{Hyper, Keys};
+use experts::Mixture;
+use hyper::{Experts, Hyper, Keys};
 pub use tensors::Tensors;
 
 /// A model as its builder sees it.
@@ -33,6 +43,7 @@ struct Model<'a> {
     architecture: &'a str,
     keys: Keys<'a>,
     hyper: Hyper,
+    layer_norm: bool,
     tensors: &'a Tensors<'a>,
 }
 
@@ -40,14 +51,28 @@ struct Model<'a> {
 struct Architecture {
     name: &'static str,
     build: fn(&Model<'_>) -> Result<Graph, PlanError>,
+    /// Whether norms are LayerNorms.
+    layer_norm: bool,
+    /// Whether models of it may have experts.
+    experts: bool,
+}
+
+/// One with RMSNorm and without experts.
+const fn dense(name: &'static str, build: fn(&Model<'_>) -> Result<Graph, PlanError>) -> Architecture {
+    Architecture { name, build, layer_norm: false, experts: false }
 }
 
 /// The registry.
 const ARCHITECTURES: &[Architecture] = &[
-    Architecture { name: "llama", build: llama::build },
-    Architecture { name: "qwen2", build: qwen2::build },
-    Architecture { name: "qwen3", build: qwen3::build },
-    Architecture { name: "gemma3", build: gemma3::build },
+    Architecture { experts: true, ..dense("llama", llama::build) },
+    dense("qwen2", qwen2::build),
+    Architecture { experts: true, ..dense("qwen2moe", qwen2moe::build) },
+    dense("qwen3", qwen3::build),
+    Architecture { experts: true, ..dense("qwen3moe", qwen3moe::build) },
+    dense("gemma2", gemma2::build),
+    dense("gemma3", gemma3::build),
+    dense("phi3", phi3::build),
+    Architecture { layer_norm: true, ..dense("gpt2", gpt2::build) },
 ];
 
 /// `general.architecture`.
@@ -63,34 +88,55 @@ pub fn build(metadata: &Metadata, tensors: &[TensorInfo]) -> Result<Graph, PlanE
         return Err(PlanError::Architecture { found: name.to_owned(), supported: supported.join(", ") });
     };
     let (keys, tensors) = (Keys::new(metadata, name), Tensors::new(name, tensors));
-    let hyper = Hyper::read(&keys)?;
-    let graph = (row.build)(&Model { architecture: name, keys, hyper, tensors: &tensors })?;
+    let &Architecture { layer_norm, experts, build, .. } = row;
+    if !experts {
+        Experts::refuse(&keys)?;
+    }
+    let eps = if layer_norm { "attention.layer_norm_epsilon" } else { "attention.layer_norm_rms_epsilon" };
+    let hyper = Hyper::read(&keys, eps)?;
+    let graph = build(&Model { architecture: name, keys, hyper, layer_norm, tensors: &tensors })?;
     let used: HashSet<&str> = graph.weights().map(|weight| weight.tensor.as_str()).collect();
-    tensors.all_used(|name| used.contains(name))?;
+    // Of two sets of factors one is for the context of the model.
+    let has_factors = phi3::FACTORS.iter().any(|name| used.contains(name));
+    tensors.all_used(|name| used.contains(name) || has_factors && phi3::FACTORS.contains(&name))?;
     Ok(graph)
 }
 
 /// What tells decoders of the llama family apart.
 struct LlamaLike {
     rope_style: RopeStyle,
-    rope_factors: bool,
+    /// The tensor with a divisor for each RoPE frequency, where the file has it.
+    rope_factors: Option<&'static str>,
     head_norm: bool,
     bias: bool,
+    feed_forward: FeedForward,
+}
+
+/// The feed-forward block of the llama family.
+enum FeedForward {
+    /// SwiGLU.
+    Gated,
+    /// SwiGLU with gate and up in one tensor.
+    Fused,
+    /// A mixture of experts.
+    Experts(Mixture),
 }
 
 /// The llama family: norm, attention, residual; norm, SwiGLU, residual; final norm and head.
 fn llama_like(model: &Model<'_>, family: &LlamaLike) -> Result<Graph, PlanError> {
     let mut b = Builder::new(model)?;
     let mut spec = b.rope_spec(family.rope_style);
-    if family.rope_factors {
-        spec.factors = b.rope_factors()?;
+    if let Some(name) = family.rope_factors {
+        spec.factors = b.rope_factors(name)?;
     }
     let attention = Attention {
-        rope: b.rope_table(spec),
+        rope: Some(b.rope_table(spec)),
         kappa: default_kappa(model.hyper.head_len),
         window: None,
+        soft_cap: None,
         head_norm: family.head_norm,
         bias: family.bias,
+        output_bias: false,
     };
     let mut x = b.embed(None)?;
     for layer in 0..model.hyper.layers {
@@ -98,7 +144,11 @@ fn llama_like(model: &Model<'_>, family: &LlamaLike) -> Result<Graph, PlanError>
         let attended = b.attention(layer, normed, &attention)?;
         x = b.add(&format!("blk.{layer}.attn_residual"), x, attended);
         let normed = b.norm(&format!("blk.{layer}.ffn_norm"), x)?;
-        let fed = b.feed_forward(layer, normed, Activation::Silu)?;
+        let fed = match &family.feed_forward {
+            FeedForward::Gated => b.feed_forward(layer, normed, Activation::Silu)?,
+            FeedForward::Fused => b.fused_feed_forward(layer, normed, Activation::Silu)?,
+            FeedForward::Experts(mixture) => b.experts(layer, normed, mixture)?,
+        };
         x = b.add(&format!("blk.{layer}.ffn_residual"), x, fed);
     }
     b.finish(x, None)

@@ -2,12 +2,17 @@
 
 use unisonic_core::plan::RopeStyle;
 
-use super::{LlamaLike, Model, llama_like};
+use super::{FeedForward, LlamaLike, Model, llama_like};
 use crate::error::PlanError;
 use crate::graph::Graph;
 
 pub fn build(model: &Model<'_>) -> Result<Graph, PlanError> {
-    let family =
-        LlamaLike { rope_style: RopeStyle::HalfSplit, rope_factors: false, head_norm: true, bias: false };
+    let family = LlamaLike {
+        rope_style: RopeStyle::HalfSplit,
+        rope_factors: None,
+        head_norm: true,
+        bias: false,
+        feed_forward: FeedForward::Gated,
+    };
     llama_like(model, &family)
 }

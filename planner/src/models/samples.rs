@@ -157,7 +157,11 @@ pub fn llama_yarn() -> Sample {
 }
 
 pub fn qwen2() -> Sample {
-    let mut sample = base("qwen2", 2, 64);
+    with_biases("qwen2")
+}
+
+fn with_biases(architecture: &'static str) -> Sample {
+    let mut sample = base(architecture, 2, 64);
     for layer in 0..2 {
         for (part, len) in [("attn_q", HEADS * 64), ("attn_k", KV_HEADS * 64), ("attn_v", KV_HEADS * 64)] {
             sample = sample.tensor(&format!("blk.{layer}.{part}.bias"), GgmlType::F32, &[len]);
@@ -170,17 +174,123 @@ pub fn qwen3() -> Sample {
     head_norms(base("qwen3", 2, 128), 128)
 }
 
-pub fn gemma3() -> Sample {
-    let mut sample = head_norms(base("gemma3", 6, 64), 64);
-    for layer in 0..6 {
+fn post_norms(mut sample: Sample) -> Sample {
+    for layer in 0..layers(&sample) {
         for part in ["post_attention_norm", "post_ffw_norm"] {
             sample = sample.tensor(&format!("blk.{layer}.{part}.weight"), GgmlType::F32, &[EMBEDDING]);
         }
     }
-    sample.set("{}.attention.sliding_window", Value::U32(16)).set("{}.rope.freq_base", Value::F32(1e6))
+    sample.set("{}.attention.sliding_window", Value::U32(16))
+}
+
+pub fn gemma2() -> Sample {
+    post_norms(base("gemma2", 4, 64))
+}
+
+pub fn gemma3() -> Sample {
+    post_norms(head_norms(base("gemma3", 6, 64), 64)).set("{}.rope.freq_base", Value::F32(1e6))
+}
+
+/// q, k and v in one tensor.
+fn fused_qkv(mut sample: Sample, rows: u64) -> Sample {
+    for layer in 0..layers(&sample) {
+        for part in ["attn_q", "attn_k", "attn_v"] {
+            sample = sample.without(&format!("blk.{layer}.{part}.weight"));
+        }
+        sample = sample.tensor(&format!("blk.{layer}.attn_qkv.weight"), GgmlType::Q5_K, &[EMBEDDING, rows]);
+    }
+    sample
+}
+
+pub fn phi3() -> Sample {
+    let mut sample = fused_qkv(base("phi3", 2, 64), (HEADS + 2 * KV_HEADS) * 64);
+    for layer in 0..2 {
+        sample = sample.without(&format!("blk.{layer}.ffn_gate.weight"));
+        let name = format!("blk.{layer}.ffn_up.weight");
+        sample = sample.change(&name, |info| info.dims = vec![EMBEDDING, 2 * FEED_FORWARD]);
+    }
+    // Not used, as in llama.cpp.
+    sample.set("{}.attention.sliding_window", Value::U32(16))
+}
+
+pub fn gpt2() -> Sample {
+    let mut sample = fused_qkv(base("gpt2", 2, 64), 3 * HEADS * 64)
+        .unset("{}.attention.layer_norm_rms_epsilon")
+        .set("{}.attention.layer_norm_epsilon", Value::F32(1e-5))
+        .unset("{}.rope.dimension_count")
+        .set("{}.attention.head_count_kv", Value::U32(HEADS as u32))
+        .tensor("position_embd.weight", GgmlType::F16, &[EMBEDDING, 512])
+        .tensor("output_norm.bias", GgmlType::F32, &[EMBEDDING]);
+    for layer in 0..2 {
+        sample = sample.without(&format!("blk.{layer}.ffn_gate.weight"));
+        for (part, len) in [
+            ("attn_norm", EMBEDDING),
+            ("attn_qkv", 3 * HEADS * 64),
+            ("attn_output", EMBEDDING),
+            ("ffn_norm", EMBEDDING),
+            ("ffn_up", FEED_FORWARD),
+            ("ffn_down", EMBEDDING),
+        ] {
+            sample = sample.tensor(&format!("blk.{layer}.{part}.bias"), GgmlType::F32, &[len]);
+        }
+    }
+    sample
+}
+
+/// Of `count` experts each row takes `used`, of `len` values.
+fn experts(mut sample: Sample, count: u64, used: u64, len: u64) -> Sample {
+    for layer in 0..layers(&sample) {
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        for part in ["ffn_gate", "ffn_up", "ffn_down"] {
+            sample = sample.without(&name(part));
+        }
+        sample = sample
+            .tensor(&name("ffn_gate_inp"), GgmlType::F32, &[EMBEDDING, count])
+            .tensor(&name("ffn_gate_exps"), GgmlType::Q4_K, &[EMBEDDING, len, count])
+            .tensor(&name("ffn_up_exps"), GgmlType::Q4_K, &[EMBEDDING, len, count])
+            .tensor(&name("ffn_down_exps"), GgmlType::Q6_K, &[len, EMBEDDING, count]);
+    }
+    sample
+        .set("{}.expert_count", Value::U32(count as u32))
+        .set("{}.expert_used_count", Value::U32(used as u32))
+        .set("{}.expert_feed_forward_length", Value::U32(len as u32))
+}
+
+pub fn llama_moe() -> Sample {
+    experts(llama(), 4, 2, FEED_FORWARD).named("llama-moe").unset("{}.expert_feed_forward_length")
+}
+
+pub fn qwen2moe() -> Sample {
+    let mut sample = experts(with_biases("qwen2moe"), 8, 3, 256);
+    for layer in 0..2 {
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        sample = sample
+            .tensor(&name("ffn_gate_inp_shexp"), GgmlType::F32, &[EMBEDDING])
+            .tensor(&name("ffn_gate_shexp"), GgmlType::Q4_K, &[EMBEDDING, FEED_FORWARD])
+            .tensor(&name("ffn_up_shexp"), GgmlType::Q4_K, &[EMBEDDING, FEED_FORWARD])
+            .tensor(&name("ffn_down_shexp"), GgmlType::Q6_K, &[FEED_FORWARD, EMBEDDING]);
+    }
+    sample
+}
+
+pub fn qwen3moe() -> Sample {
+    experts(head_norms(base("qwen3moe", 2, 128), 128), 8, 2, 256)
 }
 
 /// One of each kind.
 pub fn all() -> Vec<Sample> {
-    vec![llama(), llama_rope_freqs(), llama_yarn(), qwen2(), qwen3(), gemma3()]
+    vec![
+        llama(),
+        llama_rope_freqs(),
+        llama_yarn(),
+        llama_moe(),
+        qwen2(),
+        qwen2moe(),
+        qwen3(),
+        qwen3moe(),
+        gemma2(),
+        gemma3(),
+        phi3(),
+        gpt2(),
+    ]
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::format::{GgmlType, TensorInfo};
-use unisonic_core::plan::{Encoding, FloatSource};
+use unisonic_core::plan::{Encoding, FloatSource, TensorPart};
 
 use crate::error::PlanError;
 use crate::graph::{Shape, WeightRef};
@@ -52,7 +52,39 @@ impl<'a> Tensors<'a> {
             });
         }
         encoding(info, shape)?;
-        Ok(WeightRef { tensor: name.to_owned(), shape })
+        Ok(WeightRef { tensor: name.to_owned(), shape, part: None })
+    }
+
+    /// Rows of a matrix, or values of a vector, of that shape: `len` of them from `first` on.
+    pub fn part(&self, name: &str, whole: Shape, first: u32, len: u32) -> Result<WeightRef, PlanError> {
+        let weight = self.weight(name, whole)?;
+        let (shape, of_one, all) = match whole {
+            Shape::Vector(all) => (Shape::Vector(len), 1, all),
+            Shape::Matrix { rows, cols } => (Shape::Matrix { rows: len, cols }, u64::from(cols), rows),
+        };
+        let part = TensorPart { first: u64::from(first) * of_one, len: u64::from(all) * of_one };
+        Ok(WeightRef { shape, part: Some(part), ..weight })
+    }
+
+    /// The matrices of `experts` experts, one after the other.
+    pub fn stack(&self, name: &str, experts: u32, rows: u32, cols: u32) -> Result<WeightRef, PlanError> {
+        let all = experts.checked_mul(rows).ok_or_else(|| PlanError::TensorShape {
+            tensor: name.to_owned(),
+            architecture: self.architecture.to_owned(),
+            expected: format!("fewer than 2^32 rows for {experts} experts of {rows}"),
+            found: "more".to_owned(),
+        })?;
+        let weight = self.weight(name, Shape::Matrix { rows: all, cols })?;
+        let info = self.by_name[name];
+        if info.dims != [u64::from(cols), u64::from(rows), u64::from(experts)] {
+            return Err(PlanError::TensorShape {
+                tensor: name.to_owned(),
+                architecture: self.architecture.to_owned(),
+                expected: format!("{experts} matrices of {rows} x {cols}"),
+                found: format!("dimensions {:?}", info.dims),
+            });
+        }
+        Ok(weight)
     }
 
     /// A vector that is read on the host: F32 only.
@@ -100,10 +132,12 @@ fn file_shape(info: &TensorInfo) -> (u64, u64) {
     (rows, info.dims.first().copied().unwrap_or(0))
 }
 
-/// Vectors stay f32; float matrices become W16, whatever their size (docs/numerics.md "Linear layer").
+/// Vectors stay f32, and so do what scores experts, by its name; other float matrices become W16, whatever their size
+/// (docs/numerics.md "Linear layer").
 fn encoding(info: &TensorInfo, shape: Shape) -> Result<Encoding, PlanError> {
     let encoding = match (shape, float_source(info.ty), BlockFormat::from_ggml(info.ty)) {
         (Shape::Vector(_), Some(source), _) => Some(Encoding::F32(source)),
+        (Shape::Matrix { .. }, source, _) if is_router(&info.name) => source.map(Encoding::Router),
         (Shape::Matrix { .. }, Some(source), _) => Some(Encoding::W16(source)),
         (Shape::Matrix { .. }, None, Some(format)) => Some(Encoding::Block(format)),
         (Shape::Vector(_), None, _) | (Shape::Matrix { .. }, None, None) => None,
@@ -111,14 +145,19 @@ fn encoding(info: &TensorInfo, shape: Shape) -> Result<Encoding, PlanError> {
     encoding.ok_or_else(|| PlanError::TensorType {
         tensor: info.name.clone(),
         found: info.ty,
-        supported: supported(shape),
+        supported: supported(shape, is_router(&info.name)),
     })
 }
 
-fn supported(shape: Shape) -> String {
+/// Routers and the gates of shared experts.
+fn is_router(name: &str) -> bool {
+    name.split('.').any(|part| part.starts_with("ffn_gate_inp"))
+}
+
+fn supported(shape: Shape, is_router: bool) -> String {
     let usable = |ty: &&GgmlType| {
-        float_source(**ty).is_some()
-            || matches!(shape, Shape::Matrix { .. }) && BlockFormat::from_ggml(**ty).is_some()
+        let of_blocks = matches!(shape, Shape::Matrix { .. }) && !is_router;
+        float_source(**ty).is_some() || of_blocks && BlockFormat::from_ggml(**ty).is_some()
     };
     GgmlType::ALL.iter().filter(usable).map(|ty| ty.name()).collect::<Vec<_>>().join(", ")
 }

@@ -28,7 +28,7 @@ fn a_llama_before_passes() {
 fn unknown_architectures_are_refused() {
     refused(
         &samples::llama().set("general.architecture", text("mamba")),
-        "this model has the architecture `mamba`, which is not supported; supported are llama, qwen2, qwen3, gemma3. Another model file of one of these families will work",
+        "this model has the architecture `mamba`, which is not supported; supported are llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma2, gemma3, phi3, gpt2. Another model file of one of these families will work",
     );
     refused(
         &samples::llama().unset("general.architecture"),
@@ -142,8 +142,8 @@ fn floats_are_held_to_their_ranges() {
 #[test]
 fn what_is_not_supported_yet_is_named() {
     refused(
-        &samples::llama().set("{}.expert_count", Value::U32(8)),
-        "mixture of experts is not supported yet (metadata key `llama.expert_count` is 8); dense models of this architecture work",
+        &samples::qwen2().set("{}.expert_count", Value::U32(8)),
+        "mixture of experts is not supported yet (metadata key `qwen2.expert_count` is 8); dense models of this architecture work",
     );
     let scaling = |kind: &str| samples::llama().set("{}.rope.scaling.type", text(kind));
     refused(
@@ -350,6 +350,36 @@ fn gemma_alternates_windows() {
         &sample.set(pattern, Value::Bools(vec![true; 5])),
         "metadata key `gemma3.attention.sliding_window_pattern` is an array of 5, expected one entry for each of the 6 layers; the file is damaged or made for another program",
     );
+}
+
+#[test]
+fn gemma_2_alternates_and_caps() {
+    let (local, global) = ((Some(16), 0), (None, 0));
+    let sample = samples::gemma2();
+    let built = graph(&sample);
+    assert_eq!(attentions(&built), [local, global, local, global]);
+    assert_eq!(built.rope_tables.len(), 1);
+    let caps = |graph: &Graph| {
+        let of_scores = graph.nodes.iter().find_map(|node| match node.op {
+            Op::Attention { kappa, soft_cap, .. } => Some((kappa.to_bits(), soft_cap)),
+            _ => None,
+        });
+        let of_logits = match graph.nodes.last().expect("a node").op {
+            Op::SoftCap { cap } => Some(cap),
+            _ => None,
+        };
+        (of_scores, of_logits)
+    };
+    // 1/sqrt(64), and times log2(e) where there is no cap.
+    assert_eq!(caps(&built), (Some((0x3E00_0000, Some(50.0))), Some(30.0)));
+    let zero = |key: &str| Value::F32(if key.starts_with("attn") { 0.0 } else { 7.5 });
+    let set = |sample: Sample, key: &str| sample.set(&format!("{{}}.{key}"), zero(key));
+    let other = set(set(sample.clone(), "attn_logit_softcapping"), "final_logit_softcapping");
+    assert_eq!(caps(&graph(&other)), (Some((0x3E38_AA3B, None)), Some(7.5)));
+    let window = |sample: &Sample| attentions(&graph(sample))[0].0;
+    assert_eq!(window(&sample.clone().unset("{}.attention.sliding_window")), Some(4096), "the default");
+    let base = graph(&sample.set("{}.rope.freq_base_swa", Value::F32(2e4))).rope_tables;
+    assert_eq!(base.iter().map(|spec| spec.base).collect::<Vec<_>>(), [1e4, 2e4]);
 }
 
 #[test]

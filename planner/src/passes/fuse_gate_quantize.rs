@@ -1,10 +1,10 @@
-//! `fuse-gate-quantize`: `quantize(gate(g, u))` becomes a second result of the gate.
+//! `fuse-gate-quantize`: `quantize(gate(g, u))` becomes a second result of the gate. GELU without a gate likewise.
 
 use super::rewrite::fuse_quantizations;
 use crate::graph::{Graph, Op};
 
 pub fn run(graph: &mut Graph) {
-    fuse_quantizations(graph, |node| matches!(node.op, Op::Gate { .. }));
+    fuse_quantizations(graph, |node| matches!(node.op, Op::Gate { .. } | Op::Gelu));
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! `fuse-norm-quantize`: `quantize(rms_norm(x))` becomes a second result of the norm.
+//! `fuse-norm-quantize`: `quantize(rms_norm(x))` becomes a second result of the norm. LayerNorm likewise. Who reads the f32
+//! result, as routers do, still has it.
 
 use super::rewrite::fuse_quantizations;
 use crate::graph::{Graph, Op};
 
 pub fn run(graph: &mut Graph) {
-    fuse_quantizations(graph, |node| matches!(node.op, Op::RmsNorm { .. }) && node.inputs.len() == 1);
+    fuse_quantizations(graph, |node| {
+        matches!(node.op, Op::RmsNorm { .. } | Op::LayerNorm { .. }) && node.inputs.len() == 1
+    });
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::graph::{Element, Graph, Op};
 
 pub fn run(graph: &mut Graph) {
     convert_operands(graph, |graph, node| {
-        let Op::Linear { .. } = node.op else { return None };
+        let (Op::Linear { .. } | Op::ExpertLinear { .. }) = node.op else { return None };
         let Element::F32 { width } = graph.ty(node.inputs[0]).element else { return None };
         Some(Conversion {
             label: format!("{}.quantize", label_of(graph, node.inputs[0])),

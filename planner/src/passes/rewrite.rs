@@ -81,7 +81,7 @@ pub fn convert_operands(graph: &mut Graph, convert: impl Fn(&Graph, &Node) -> Op
         if let Some(Conversion { label, op, element }) = convert(graph, &graph.nodes[index]) {
             let x = graph.nodes[index].inputs[0];
             let new = converted.get(&x).copied().unwrap_or_else(|| {
-                let new = graph.new_value(Type { rows: graph.ty(x).rows, element });
+                let new = graph.new_value(Type { element, ..graph.ty(x) });
                 graph.nodes.insert(index, Node { label, op, inputs: vec![x], results: vec![new] });
                 index += 1;
                 converted.insert(x, new);
@@ -100,7 +100,20 @@ pub fn label_of(graph: &Graph, value: ValueId) -> String {
 
 /// Whether an operation may work on the output rows alone.
 pub fn row_wise(op: &Op) -> bool {
-    matches!(op, Op::RmsNorm { .. } | Op::Linear { .. } | Op::Add | Op::Gate { .. } | Op::SoftCap { .. })
+    matches!(
+        op,
+        Op::RmsNorm { .. }
+            | Op::LayerNorm { .. }
+            | Op::Linear { .. }
+            | Op::Add
+            | Op::Gate { .. }
+            | Op::Gelu
+            | Op::Route { .. }
+            | Op::ExpertLinear { .. }
+            | Op::SumExperts
+            | Op::AddShared { .. }
+            | Op::SoftCap { .. }
+    )
 }
 
 /// The same type over the output rows.

@@ -117,7 +117,10 @@ fn an_unused_head_plans_to_the_same_bytes() {
         let width = plain.ty(head.inputs[0]).element.width();
         let reads = |&at: &usize| {
             let first = plain.nodes[at].results.first();
-            first.is_some_and(|&value| plain.ty(value).element == Element::F32 { width })
+            first.is_some_and(|&value| {
+                let ty = plain.ty(value);
+                ty.slots == 1 && ty.element == Element::F32 { width }
+            })
         };
         for at in (0..plain.nodes.len()).filter(reads) {
             let mut graph = plain.clone();

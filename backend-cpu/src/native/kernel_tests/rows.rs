@@ -1,8 +1,9 @@
 //! Kernels over one row: quantisers, norms, gates, soft caps.
 
 use unisonic_core::numerics::a16::{quantize_16, quantize_a16};
-use unisonic_core::numerics::activation::{gelu_gate, soft_cap, swiglu};
-use unisonic_core::numerics::norm::rms_norm;
+use unisonic_core::numerics::activation::{gelu, gelu_gate, soft_cap, swiglu};
+use unisonic_core::numerics::moe::{add_expert, router_dot};
+use unisonic_core::numerics::norm::{layer_norm, rms_norm};
 use unisonic_core::numerics::range::{ACTIVATION_LIMIT, HEAD_LIMIT};
 use unisonic_core::plan::Activation;
 
@@ -101,6 +102,70 @@ fn norm_known_answers() {
 }
 
 #[test]
+fn layer_norm_known_answers() {
+    let file = load("norm");
+    let mut checked = 0;
+    for case in list(&file["cases"]).iter().filter(|case| text(&case["kind"]) == "layernorm") {
+        let [x, weight, bias] = ["x", "w", "b"].map(|key| floats(&case[key]));
+        if !x.len().is_multiple_of(16) {
+            continue;
+        }
+        checked += 1;
+        each_isa(|isa, kernels| {
+            let mut y = vec![f32::NAN; x.len()];
+            // SAFETY: `Isa::kernels` has asked for the instructions; rows are equally long.
+            let in_range = unsafe { (kernels.layer_norm)(&x, &weight, &bias, float(&case["eps"]), &mut y) };
+            let name = format!("{isa}, {}", text(&case["name"]));
+            assert_eq!(!in_range, flag(&case["range"]), "{name}: range");
+            assert_bits(&y, &case["y"], &name);
+        });
+    }
+    assert!(checked > 2, "{checked} norms");
+}
+
+#[test]
+fn layer_norms_equal_the_reference() {
+    let mut random = Random::new(204);
+    for round in 0..200 {
+        let len = 16 * (1 + random.below(80));
+        let (mut x, weight, bias) = (random.row(len), random.row(len), random.row(len));
+        if round % 8 == 0 {
+            x[len / 2] = random.float(52);
+        }
+        let mut expected = vec![f32::NAN; len];
+        let in_range = layer_norm(&x, &weight, &bias, 1e-5, &mut expected);
+        each_isa(|isa, kernels| {
+            let mut y = vec![f32::NAN; len];
+            // SAFETY: `Isa::kernels` has asked for the instructions; rows are equally long.
+            let found = unsafe { (kernels.layer_norm)(&x, &weight, &bias, 1e-5, &mut y) };
+            assert_eq!(found, in_range, "{isa}, round {round}");
+            assert_same(&y, &expected, || format!("{isa}, round {round}"));
+        });
+    }
+}
+
+#[test]
+fn mixtures_equal_the_reference() {
+    let mut random = Random::new(205);
+    for round in 0..200 {
+        let len = 16 * (1 + random.below(80));
+        let (x, weight, output) = (random.row(len), random.row(len), random.row(len));
+        let expected = router_dot(&x, &weight);
+        let mut sum = x.clone();
+        add_expert(&mut sum, 0.37, &output);
+        each_isa(|isa, kernels| {
+            // SAFETY: `Isa::kernels` has asked for the instructions; rows are equally long.
+            let found = unsafe { (kernels.router_dot)(&x, &weight) };
+            assert_same(&[found], &[expected], || format!("{isa}, round {round}, a score"));
+            let mut y = x.clone();
+            // SAFETY: as above.
+            unsafe { (kernels.add_expert)(&mut y, 0.37, &output) };
+            assert_same(&y, &sum, || format!("{isa}, round {round}, a sum"));
+        });
+    }
+}
+
+#[test]
 fn norms_equal_the_reference() {
     let mut random = Random::new(202);
     for round in 0..200 {
@@ -166,6 +231,13 @@ fn gates_equal_the_reference() {
                 assert_same(&y, &expected, || format!("{isa}, {function:?}, round {round}"));
             });
         }
+        let expected: Vec<f32> = gate.iter().map(|&x| gelu(x)).collect();
+        each_isa(|isa, kernels| {
+            let mut y = vec![f32::NAN; len];
+            // SAFETY: as above.
+            unsafe { (kernels.gelus)(&gate, &mut y) };
+            assert_same(&y, &expected, || format!("{isa}, gelu, round {round}"));
+        });
         let cap = random.pick(&[30.0, 50.0, 0.001, 1_000_000.0]);
         let expected: Vec<f32> = gate.iter().map(|&x| soft_cap(x, cap)).collect();
         each_isa(|isa, kernels| {

@@ -1,10 +1,11 @@
 //! Linear layers, `out = [add +] snap(acc [+ bias])` (`core::numerics::linear`, `core::numerics::w16`), for all formats that
 //! `core::planes` lays out.
 //!
-//! [`split_k()`] is for few rows, [`tiled()`] and [`half_staged()`] for many. Formats differ in `integers.rs` (from planes to registers) and
+//! [`split_k()`] is for few rows, [`tiled()`] and [`half_staged()`] for many, [`expert_linear()`] for rows with a matrix each. Formats differ in `integers.rs` (from planes to registers) and
 //! `scales.rs`; `totals.rs` is the arithmetic of a superblock, `output.rs` what becomes of a sum. Start reading at
 //! [`linear()`].
 
+mod experts;
 mod half_staged;
 mod integers;
 mod operands;
@@ -20,6 +21,7 @@ use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::weight::WeightLayout;
 
 use super::GridKernel;
+pub use experts::{ExpertLinear, expert_linear};
 pub use half_staged::{HalfStaged, half_staged};
 pub use operands::Operands;
 pub use output::{Epilogue, Output, Residual};

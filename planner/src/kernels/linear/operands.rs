@@ -128,6 +128,13 @@ pub struct Columns<'k> {
 }
 
 impl<'k> Columns<'k> {
+    /// Those of one row of a tile, in [`Form::Dot4`].
+    pub fn of_row(place: &Place<'k>, tile: V<'k>, row: V<'k>) -> Self {
+        let high = row << 1;
+        let is_writer = place.t.eq(place.t.constant(0));
+        Self { tile, row, is_writer, columns: [high, high + 1], form: Form::Dot4 }
+    }
+
     /// Those of a tile: one set with all rows, or a set a row.
     pub fn of_tile(
         k: &'k Build,

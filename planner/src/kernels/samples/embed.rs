@@ -5,7 +5,7 @@ use unisonic_core::numerics::embedding::{embed_row, embed_w16_row};
 use unisonic_core::numerics::float::pow2;
 use unisonic_core::plan::FloatSource;
 
-use super::super::{GridKernel, embed_blocks, embed_floats};
+use super::super::{GridKernel, Lookup, embed_blocks, embed_floats};
 use super::buffers::Buffers;
 use super::data::{POISON, blocks, bytes, rows, word_bytes};
 use super::planes::W16Rows;
@@ -14,14 +14,15 @@ use super::{DEVICES, Extent, Sample};
 
 const TABLE_ROWS: usize = 5;
 const TOKENS: [u32; 4] = [2, 0, 4, 2];
-const SCALES: [Option<f32>; 2] = [None, Some(25.3)];
+/// With the last, rows past the table are its last.
+const LOOKUPS: [Lookup; 3] = [Lookup::Token(None), Lookup::Token(Some(25.3)), Lookup::Position(2)];
 
 /// Samples of [`embed_blocks`].
 pub fn embed_blocks_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     const BLOCKS: [usize; 3] = [1, 3, 9];
-    let choices = extent.combinations([BlockFormat::ALL.len(), BLOCKS.len(), SCALES.len(), DEVICES.len()]);
-    Box::new(choices.into_iter().map(|[format, count, scale, device]| {
-        let (format, count, scale) = (BlockFormat::ALL[format], BLOCKS[count], SCALES[scale]);
+    let choices = extent.combinations([BlockFormat::ALL.len(), BLOCKS.len(), LOOKUPS.len(), DEVICES.len()]);
+    Box::new(choices.into_iter().map(|[format, count, of, device]| {
+        let (format, count, of) = (BlockFormat::ALL[format], BLOCKS[count], LOOKUPS[of]);
         let (width, row_len_bytes) = (count * format.elems(), count * format.len_bytes());
         let table = blocks(format, TABLE_ROWS * count, 1);
         let row = |bytes: &[u8]| {
@@ -30,8 +31,8 @@ pub fn embed_blocks_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> 
             embed_row(&row, &mut out);
             out
         };
-        let buffers = buffers(table, row_len_bytes, row, scale);
-        sample(embed_blocks(format, width as u32, scale), &format, width, scale, buffers, device)
+        let buffers = buffers(table, row_len_bytes, row, of);
+        sample(embed_blocks(format, width as u32, of), &format, width, of, buffers, device)
     }))
 }
 
@@ -39,9 +40,9 @@ pub fn embed_blocks_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> 
 pub fn embed_floats_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     const SOURCES: [FloatSource; 3] = [FloatSource::F32, FloatSource::F16, FloatSource::BF16];
     const WIDTHS: [usize; 4] = [64, 31, 300, 576];
-    let choices = extent.combinations([SOURCES.len(), WIDTHS.len(), SCALES.len(), DEVICES.len()]);
-    Box::new(choices.into_iter().map(|[source, width, scale, device]| {
-        let (source, width, scale) = (SOURCES[source], WIDTHS[width], SCALES[scale]);
+    let choices = extent.combinations([SOURCES.len(), WIDTHS.len(), LOOKUPS.len(), DEVICES.len()]);
+    Box::new(choices.into_iter().map(|[source, width, of, device]| {
+        let (source, width, of) = (SOURCES[source], WIDTHS[width], LOOKUPS[of]);
         let row_len_bytes = width * source.len_bytes();
         let row = |bytes: &[u8]| {
             let (mut weights, mut out) = (Vec::new(), vec![0.0; width]);
@@ -49,9 +50,9 @@ pub fn embed_floats_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> 
             embed_w16_row(&W16Rows::new(&weights, width).row(0), &mut out);
             out
         };
-        let buffers = buffers(float_table(source, width), row_len_bytes, row, scale);
+        let buffers = buffers(float_table(source, width), row_len_bytes, row, of);
         let name = format!("{source:?}");
-        sample(embed_floats(source, width as u32, scale), &name, width, scale, buffers, device)
+        sample(embed_floats(source, width as u32, of), &name, width, of, buffers, device)
     }))
 }
 
@@ -70,14 +71,13 @@ fn float_table(source: FloatSource, width: usize) -> Vec<u8> {
 }
 
 /// The table with poison for rows of which there is no token, the tokens, and their rows.
-fn buffers(
-    mut table: Vec<u8>,
-    row_len_bytes: usize,
-    row: impl Fn(&[u8]) -> Vec<f32>,
-    scale: Option<f32>,
-) -> Buffers {
-    let of_token = |&token: &u32| row(&table[token as usize * row_len_bytes..][..row_len_bytes]);
-    let values = TOKENS.iter().flat_map(of_token);
+fn buffers(mut table: Vec<u8>, row_len_bytes: usize, row: impl Fn(&[u8]) -> Vec<f32>, of: Lookup) -> Buffers {
+    let (last, scale) = match of {
+        Lookup::Token(scale) => (u32::MAX, scale),
+        Lookup::Position(last) => (last, None),
+    };
+    let of_row = |&token: &u32| row(&table[token.min(last) as usize * row_len_bytes..][..row_len_bytes]);
+    let values = TOKENS.iter().flat_map(of_row);
     let out: Vec<f32> = values.map(|x| scale.map_or(x, |scale| x * scale)).collect();
     for (number, row) in (0..).zip(table.chunks_mut(row_len_bytes)) {
         if !TOKENS.contains(&number) {
@@ -92,10 +92,10 @@ fn sample(
     template: GridKernel,
     format: &dyn std::fmt::Display,
     width: usize,
-    scale: Option<f32>,
+    of: Lookup,
     buffers: Buffers,
     device: usize,
 ) -> Sample {
-    let what = format!("{width} of {format}, scale {scale:?}");
+    let what = format!("{width} of {format}, {of:?}");
     row_sample(template, what, TOKENS.len(), buffers, device)
 }

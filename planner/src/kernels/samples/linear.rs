@@ -186,7 +186,7 @@ fn form(format: WeightFormat, x: ActivationLayout) -> A16Form {
 }
 
 /// A matrix as planes and as rows that the reference takes.
-struct Matrix {
+pub(super) struct Matrix {
     words: Vec<u32>,
     rows: Rows,
 }
@@ -197,7 +197,8 @@ enum Rows {
 }
 
 impl Matrix {
-    fn new(layout: WeightLayout) -> Self {
+    /// Of random weights.
+    pub(super) fn new(layout: WeightLayout) -> Self {
         let (n, width) = (layout.rows() as usize, layout.width() as usize);
         let mut words = vec![0; layout.buffer_len() as usize];
         let groups = words.chunks_exact_mut(layout.group_len() as usize);
@@ -226,7 +227,13 @@ impl Matrix {
         Self { words, rows }
     }
 
-    fn times(&self, row: usize, x: &A16Row<'_>, bias: Option<f32>) -> f32 {
+    /// Its planes.
+    pub(super) fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// A weight row times a row.
+    pub(super) fn times(&self, row: usize, x: &A16Row<'_>, bias: Option<f32>) -> f32 {
         match &self.rows {
             Rows::Blocks(rows) => linear_row(&rows[row], x, bias),
             Rows::W16(rows) => w16_linear_row(&rows.row(row), x, bias),

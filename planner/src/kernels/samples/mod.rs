@@ -9,6 +9,7 @@ pub(super) mod cache;
 mod cover;
 pub mod data;
 mod embed;
+mod experts;
 mod found;
 mod heads;
 mod joined;
@@ -110,9 +111,15 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("linear_half_staged", linear::half_staged_samples),
     ("quantize_a16", quantized::quantize_a16_samples),
     ("gate", quantized::gate_samples),
+    ("gelu", quantized::gelu_samples),
     ("rms_norm", quantized::rms_norm_samples),
+    ("layer_norm", quantized::layer_norm_samples),
     ("embed_blocks", embed::embed_blocks_samples),
     ("embed_floats", embed::embed_floats_samples),
+    ("route", experts::route_samples),
+    ("expert_linear", experts::expert_linear_samples),
+    ("sum_experts", experts::sum_experts_samples),
+    ("add_shared", experts::add_shared_samples),
     ("add", rows::add_samples),
     ("soft_cap", rows::soft_cap_samples),
     ("select_rows", rows::select_rows_samples),

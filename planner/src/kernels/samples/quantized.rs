@@ -7,7 +7,9 @@ use unisonic_core::plan::Activation;
 use unisonic_core::planes::region::Regions;
 use unisonic_core::planes::weight::WeightFormat;
 
-use super::super::{A16Form, Outputs, RmsNorm, SuperblockShape, gate, quantize_a16, rms_norm};
+use super::super::{
+    A16Form, LayerNorm, Outputs, RmsNorm, SuperblockShape, gate, gelu, layer_norm, quantize_a16, rms_norm,
+};
 use super::buffers::Buffers;
 use super::data::{bytes, flags, hard_rows, rows, word_bytes};
 use super::planes::{A16Rows, a16_form};
@@ -109,6 +111,61 @@ pub fn gate_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
         let buffers = results(buffers, outputs, &out, width, |_| true);
         let what = format!("{width}, {function:?}, {outputs:?}, {shape:?}");
         row_sample(gate(function, width as u32, outputs, shape), what, count, buffers, device)
+    }))
+}
+
+/// Samples of [`gelu`].
+pub fn gelu_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
+    let sizes = [WIDTHS.len(), ROWS.len(), OUTPUTS.len(), CLUSTERS.len(), DEVICES.len()];
+    Box::new(extent.combinations(sizes).into_iter().map(|[width, count, to, clusters, device]| {
+        let (width, count) = (WIDTHS[width], ROWS[count]);
+        let outputs = outputs(OUTPUTS[to], count, width);
+        let shape = SuperblockShape { clusters: CLUSTERS[clusters] };
+        let mut x = rows_out_of_range(count, width, 1);
+        x[0] = -pow2(40);
+        if let Some(row) = x.chunks_mut(width).nth(3) {
+            row[width - 1] = pow2(65);
+        }
+        let out: Vec<f32> = x.iter().map(|&x| activation::gelu(x)).collect();
+        let buffers = results(Buffers::default().read(bytes(&x)), outputs, &out, width, |_| true);
+        row_sample(
+            gelu(width as u32, outputs, shape),
+            format!("{width}, {outputs:?}, {shape:?}"),
+            count,
+            buffers,
+            device,
+        )
+    }))
+}
+
+/// Samples of [`layer_norm`].
+pub fn layer_norm_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
+    const WIDTHS: [usize; 9] = [768, 16, 30, 64, 255, 256, 640, 1600, 2305];
+    const EPS: [f32; 2] = [1e-5, pow2(-60)];
+    let sizes = [WIDTHS.len(), ROWS.len(), OUTPUTS.len(), EPS.len(), DEVICES.len()];
+    Box::new(extent.combinations(sizes).into_iter().map(|[width, count, to, eps, device]| {
+        let (width, count, eps) = (WIDTHS[width], ROWS[count], EPS[eps]);
+        let outputs = outputs(OUTPUTS[to], count, width);
+        let norm = LayerNorm { width: width as u32, eps, outputs };
+        let (x, weight, bias) = norm_inputs(count, width);
+        // Only row 3 is out of the norm's range; the largest bias makes the last superblock so of A16.
+        let mut bias = bias[..width].to_vec();
+        if eps == EPS[0] && outputs.a16.is_some() {
+            bias[width - 1] = pow2(64);
+        }
+        let (mut row_in_range, mut out) = (vec![], vec![]);
+        for x in x.chunks(width) {
+            let mut y = vec![0.0; width];
+            row_in_range.push(norm::layer_norm(x, &weight, &bias, eps, &mut y));
+            out.extend(y);
+        }
+        let buffers = Buffers::default().read_all([bytes(&x), bytes(&weight), bytes(&bias)]);
+        let buffers = results(buffers, outputs, &out, width, |row| row_in_range[row]);
+        let buffers = match outputs.a16 {
+            Some(_) => buffers,
+            None => buffers.write(word_bytes(&flags(&row_in_range))),
+        };
+        row_sample(layer_norm(norm), format!("{norm:?}"), count, buffers, device)
     }))
 }
 
