@@ -141,7 +141,8 @@ fn interpreter(variant: Variant) -> Machinery<InterpreterMachine> {
 }
 
 fn cuda(index: u32, variant: Variant) -> Result<Opened, String> {
-    let without = CudaWithout { dependent_launches: variant == Variant::NoDependentLaunches };
+    let without =
+        CudaWithout { dependent_launches: variant == Variant::NoDependentLaunches, ..CudaWithout::default() };
     let options = CudaOptions { without, ..CudaOptions::default() };
     let machine = unisonic_cuda::driver::open(index, options).map_err(|error| error.to_string())?;
     if variant == Variant::NoDependentLaunches
