@@ -58,8 +58,8 @@ impl SplitK {
         let wanted = match (superblocks <= 16, loads_late && is_few) {
             (true, false) => superblocks.div_ceil(2),
             (true, true) => superblocks,
-            // Of more tiles, registers for two workgroups.
-            (false, _) if tiles > 2 => 10,
+            // Registers for two workgroups of so many tiles, where the compiler is told how many there are.
+            (false, _) if tiles > 2 && hardware.matrix_registers => 10,
             (false, _) => 15,
         };
         let most = wanted.next_multiple_of(step).min(hardware.workgroup / CLUSTER);
