@@ -44,6 +44,14 @@ const ONE: [&[usize]; 1] = [&[1]];
 const QUANTS: [&str; 11] =
     ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL"];
 
+/// Models that need no kernels beside those of others, which have to be compiled again all the same: left out of `ci`.
+const LIKE_OTHERS: [&str; 3] = ["llama-moe", "qwen3moe", "phi3"];
+
+fn fixtures() -> impl Iterator<Item = &'static str> {
+    let is_in = |name: &&str| common::tier() == Tier::Full || !LIKE_OTHERS.contains(name);
+    common::ARCHITECTURES.into_iter().filter(is_in)
+}
+
 /// A way to open a device that changes no bit of a result.
 #[derive(Clone, Copy)]
 struct Variant {
@@ -98,12 +106,7 @@ impl Case {
 
 /// Pieces of work for a driver, by name.
 fn cases(driver: &str) -> Vec<(&'static str, Vec<Case>)> {
-    let tiny = || {
-        QUANTS
-            .map(common::quant)
-            .into_iter()
-            .chain(common::ARCHITECTURES.into_iter().filter_map(common::fixture))
-    };
+    let tiny = || QUANTS.map(common::quant).into_iter().chain(fixtures().filter_map(common::fixture));
     let of_tiny = |sequences: &[&[usize]]| {
         tiny().map(|model| Case::new(model, AS_IT_IS, sequences, 4)).collect::<Vec<_>>()
     };

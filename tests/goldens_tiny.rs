@@ -89,6 +89,17 @@ quants! {
     iq4_nl: "IQ4_NL";
 }
 
+/// Types of which no file is committed, in files of random blocks.
+#[test]
+fn random_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    for ty in common::random_quants::TYPES {
+        let path = folder.path().join(format!("llama-random-{ty}.gguf"));
+        common::random_quants::write(ty, &path);
+        check(&path, &format!("quants-f32deq/llama-random-{ty}"), LIMITS);
+    }
+}
+
 macro_rules! architectures {
     ($($name:ident: $file:literal, $limits:expr;)*) => { $(
         #[test]

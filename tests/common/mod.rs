@@ -6,6 +6,7 @@ pub mod costs;
 pub mod float_state;
 pub mod golden;
 pub mod program;
+pub mod random_quants;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -15,16 +15,16 @@ use unisonic_core::kir::legal::{is_legal, legalize};
 use unisonic_core::kir::random::random_kernel;
 use unisonic_core::kir::{Kernel, parse, verify};
 use unisonic_core::launch::Hardware;
-use unisonic_core::plan::{Activation, RopeStyle};
+use unisonic_core::plan::{Activation, Denominator, RopeStyle};
 use unisonic_core::planes::activation::ActivationLayout;
 use unisonic_core::planes::region::Regions;
 use unisonic_core::planes::weight::{WeightFormat, WeightLayout};
 use unisonic_cuda::ptx::{Target, emit};
-use unisonic_planner::kernels::linear::{Epilogue, Residual};
+use unisonic_planner::kernels::linear::{Epilogue, ExpertLinear, Residual};
 use unisonic_planner::kernels::of_plan::Template;
 use unisonic_planner::kernels::{
-    A16Form, Attention, KvLayout, Lookup, MergeShape, MergedRows, Outputs, PrefillShape, PrepareQuery,
-    RmsNorm, Rope, WriteKv,
+    A16Form, Attention, KvLayout, LayerNorm, Lookup, MergeShape, MergedRows, Outputs, PrefillShape,
+    PrepareQuery, RmsNorm, Rope, Route, WriteKv,
 };
 
 /// A path of this crate.
@@ -87,11 +87,21 @@ pub fn templates() -> Vec<(String, Kernel)> {
     let merge = MergeShape { rows: MergedRows::All, one_group: false };
     let rope = Some(Rope { style: RopeStyle::HalfSplit, pairs: head_len / 2 });
     let norm = RmsNorm { width: 3584, eps: 1e-6, add: false, outputs: a16 };
+    let experts = Route { width: 2048, experts: 128, chosen: 8, denominator: Denominator::Chosen };
     let query = PrepareQuery { heads, head_len, norm_eps: None, rope };
     templates.extend([
         ("embed Q4_K".to_owned(), Template::EmbedBlocks(BlockFormat::Q4_K, 3584, Lookup::Token(None))),
         ("rms_norm to A16".to_owned(), Template::RmsNorm(norm)),
         ("gate to A16".to_owned(), Template::Gate(Activation::Silu, 3584, a16)),
+        (
+            "layer_norm to A16".to_owned(),
+            Template::LayerNorm(LayerNorm { width: 3584, eps: 1e-5, outputs: a16 }),
+        ),
+        ("route".to_owned(), Template::Route(experts)),
+        ("expert_linear Q4_K".to_owned(), expert_linear(WeightFormat::Block(BlockFormat::Q4_K))),
+        ("expert_linear Q6_K".to_owned(), expert_linear(WeightFormat::Block(BlockFormat::Q6_K))),
+        ("sum_experts".to_owned(), Template::SumExperts(2048, 8)),
+        ("add_shared".to_owned(), Template::AddShared(2048, 2048)),
         ("quantize_a16".to_owned(), Template::Quantize(form)),
         ("prepare_query".to_owned(), Template::PrepareQuery(query)),
         ("write_kv".to_owned(), Template::WriteKv(WriteKv { layout, norm_eps: None, rope })),
@@ -127,6 +137,13 @@ fn side_by_side(kernels: &[Kernel]) -> Kernel {
     let segments =
         kernels.iter().zip(&buffers).map(|(kernel, buffers)| Segment { kernel, workgroups: 10, buffers });
     join(&segments.collect::<Vec<_>>()).kernel
+}
+
+/// Layers of 8 of 128 experts.
+fn expert_linear(format: WeightFormat) -> Template {
+    let weights = WeightLayout::new(format, 128 * 768, 2048).unwrap();
+    let x = ActivationLayout::new(1, 2048).unwrap();
+    Template::ExpertLinear(ExpertLinear { weights, x, width: 768, slots: 8, x_has_slots: false })
 }
 
 /// A linear layer as wide as the model.
