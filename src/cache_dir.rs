@@ -18,6 +18,11 @@ pub struct CacheDirArg {
 }
 
 impl CacheDirArg {
+    /// As it was given.
+    pub fn folder(&self) -> Option<&Path> {
+        self.cache_dir.as_deref()
+    }
+
     /// The cache; none if it is switched off or there is no place for it.
     pub fn open(&self) -> Option<Arc<Cache>> {
         let folder = match &self.cache_dir {

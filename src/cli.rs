@@ -14,8 +14,8 @@ use unisonic_planner::passes::{PASSES, check_off};
 
 use crate::cache_dir::CacheDirArg;
 use crate::commands::{
-    batch, bench, cache, completions, conform, devices, info, passes, perplexity, pull, run, serve, synth,
-    tokenize, tune, verify,
+    batch, bench, cache, completions, conform, devices, doctor, info, passes, perplexity, pull, run, serve,
+    synth, tokenize, tune, verify,
 };
 use crate::numbers::whole;
 
@@ -60,6 +60,7 @@ pub enum Command {
     Info(info::InfoArgs),
     Devices(devices::DevicesArgs),
     Conform(conform::ConformArgs),
+    Doctor(doctor::DoctorArgs),
     Tokenize(tokenize::TokenizeArgs),
     Perplexity(perplexity::PerplexityArgs),
     Bench(bench::BenchArgs),

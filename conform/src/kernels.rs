@@ -11,6 +11,8 @@ use unisonic_core::launch::inputs::TileCounts;
 use unisonic_core::launch::{Hardware, Workgroups};
 use unisonic_gpu::machine::{Dispatch, Machine, MachineError, Span, Work};
 use unisonic_planner::kernels::samples::data::POISON;
+use unisonic_shaders::Needs;
+use unisonic_vulkan::driver::{Shader, VulkanMachine};
 
 /// What is known of a device that is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +80,16 @@ pub trait Kernels {
     /// What it is given for a legal kernel.
     fn code(&self, kernel: &Kernel) -> Code;
 
+    /// Takes device memory and keeps it, until little is left; how many bytes.
+    fn take_memory(&mut self) -> u64 {
+        0
+    }
+
+    /// Where it takes SPIR-V that people write.
+    fn shaders(&mut self) -> Option<&mut dyn Shaders> {
+        None
+    }
+
     /// Why it has no room for a legal kernel, if so.
     fn misfit(&self, kernel: &Kernel) -> Option<String> {
         let hardware = &self.facts().hardware;
@@ -97,16 +109,73 @@ pub trait Kernels {
     }
 }
 
+/// Runs SPIR-V.
+pub trait Shaders {
+    /// What of the device changes results of probes.
+    fn probe_facts(&self) -> unisonic_shaders::Facts;
+
+    /// What the device lacks for a probe, if so.
+    fn lacks(&self, needs: Needs) -> Option<&'static str>;
+
+    /// The words that a shader writes over an input.
+    fn run_shader(
+        &mut self,
+        shader: &Shader,
+        input: &[u32],
+        groups: u32,
+        output_len: usize,
+    ) -> Result<Vec<u32>, MachineError>;
+}
+
+impl Shaders for Machinery<VulkanMachine> {
+    fn probe_facts(&self) -> unisonic_shaders::Facts {
+        unisonic_shaders::Facts { subgroup_size: self.machine.target().subgroup_size }
+    }
+
+    fn lacks(&self, needs: Needs) -> Option<&'static str> {
+        let target = self.machine.target();
+        match needs {
+            Needs::Subgroups if target.subgroup_size < 2 => Some("exchanges in subgroups"),
+            Needs::IntegerDot if !target.integer_dot => Some("packed dot products"),
+            Needs::Matrices if !self.machine.offers_matrices() => Some("matrices of s8 16x8x32"),
+            _ => None,
+        }
+    }
+
+    fn run_shader(
+        &mut self,
+        shader: &Shader,
+        input: &[u32],
+        groups: u32,
+        output_len: usize,
+    ) -> Result<Vec<u32>, MachineError> {
+        self.machine.run_shader(shader, input, groups, output_len)
+    }
+}
+
+/// Gives what takes SPIR-V of a machine, if anything does.
+type ShadersOf<M> = fn(&mut Machinery<M>) -> Option<&mut dyn Shaders>;
+
 /// A machine as what is tested.
 pub struct Machinery<M: Machine> {
     machine: M,
     facts: Facts,
     code: fn(&M, &Kernel) -> Code,
+    shaders: ShadersOf<M>,
     /// All buffers of a launch lie in one.
     arena: Option<(M::Buffer, u64)>,
     /// What runs before each launch, so that what was never written is no zero.
     dirt: Option<Dirt<M>>,
+    /// Memory that is held for nothing.
+    taken: Vec<M::Buffer>,
 }
+
+/// Memory that is left where all else is taken.
+const LEFT_LEN_BYTES: u64 = 1 << 30;
+/// How much is taken at a time.
+const PIECE_LEN_BYTES: u64 = 256 << 20;
+/// What is taken of a processor's memory, which is everybody's.
+const SOFTWARE_TAKEN_LEN_BYTES: u64 = 512 << 20;
 
 /// A kernel that fills shared memory, and where it writes what it read there.
 struct Dirt<M: Machine> {
@@ -118,7 +187,12 @@ struct Dirt<M: Machine> {
 impl<M: Machine> Machinery<M> {
     /// A machine; `code` is what it makes of a kernel.
     pub fn new(machine: M, facts: Facts, code: fn(&M, &Kernel) -> Code) -> Self {
-        Self { machine, facts, code, arena: None, dirt: None }
+        Self { machine, facts, code, shaders: |_| None, arena: None, dirt: None, taken: vec![] }
+    }
+
+    /// The same, with what takes SPIR-V.
+    pub fn with_shaders(self, shaders: ShadersOf<M>) -> Self {
+        Self { shaders, ..self }
     }
 
     /// A launch that leaves words in shared memory that nobody wrote there for others; none for the interpreter, which knows
@@ -243,6 +317,24 @@ impl<M: Machine> Kernels for Machinery<M> {
 
     fn code(&self, kernel: &Kernel) -> Code {
         (self.code)(&self.machine, kernel)
+    }
+
+    fn take_memory(&mut self) -> u64 {
+        let most = if self.facts.is_software { SOFTWARE_TAKEN_LEN_BYTES } else { u64::MAX };
+        let mut taken_len_bytes = 0;
+        while let Some(free_bytes) = self.machine.free_bytes()
+            && free_bytes > LEFT_LEN_BYTES + PIECE_LEN_BYTES
+            && taken_len_bytes < most
+            && let Ok(piece) = self.machine.allocate(PIECE_LEN_BYTES, "memory that others do not get")
+        {
+            self.taken.push(piece);
+            taken_len_bytes += PIECE_LEN_BYTES;
+        }
+        taken_len_bytes
+    }
+
+    fn shaders(&mut self) -> Option<&mut dyn Shaders> {
+        (self.shaders)(self)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod groups;
 mod kernels;
 mod open;
 mod outcome;
+pub mod permitted;
 pub mod planted;
 pub mod reduce;
 pub mod replay;
@@ -23,6 +24,6 @@ pub mod suite;
 pub mod supervisor;
 pub mod worker;
 
-pub use kernels::{Code, Facts, Kernels, Language, Machinery};
+pub use kernels::{Code, Facts, Kernels, Language, Machinery, Shaders};
 pub use open::{Opened, Variant, open, variants};
 pub use outcome::{Difference, Outcome, Row};

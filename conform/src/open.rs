@@ -31,11 +31,13 @@ pub enum Variant {
     Cooperative,
     /// The interpreter as the least of devices.
     Least,
+    /// A Vulkan device with nothing switched off, whatever it computes: for what is known to be wrong.
+    AnyArithmetic,
 }
 
 impl Variant {
     /// All.
-    pub const ALL: [Variant; 8] = [
+    pub const ALL: [Variant; 9] = [
         Variant::AsItIs,
         Variant::NoSubgroups,
         Variant::NoDots,
@@ -44,6 +46,7 @@ impl Variant {
         Variant::NoDependentLaunches,
         Variant::Cooperative,
         Variant::Least,
+        Variant::AnyArithmetic,
     ];
 
     /// As in reports.
@@ -57,6 +60,7 @@ impl Variant {
             Self::NoDependentLaunches => "no-dependent-launches",
             Self::Cooperative => "cooperative",
             Self::Least => "least",
+            Self::AnyArithmetic => "any-arithmetic",
         }
     }
 
@@ -169,10 +173,11 @@ fn ptx_of(machine: &CudaMachine, kernel: &Kernel) -> Code {
 fn vulkan(index: usize, variant: Variant) -> Result<Opened, String> {
     let found = unisonic_vulkan::driver::enumerate().map_err(|error| error.to_string())?;
     let is_software = found.iter().any(|found| found.index == index && found.kind == DeviceKind::Software);
-    let options = VulkanOptions { without: variant.without(), ..VulkanOptions::default() };
+    let any_arithmetic = variant == Variant::AnyArithmetic;
+    let options = VulkanOptions { without: variant.without(), any_arithmetic, ..VulkanOptions::default() };
     let machine = unisonic_vulkan::driver::open(index, &options).map_err(|error| error.to_string())?;
     let hardware = machine.hardware();
-    if variant != Variant::AsItIs {
+    if !matches!(variant, Variant::AsItIs | Variant::AnyArithmetic) {
         let whole = unisonic_vulkan::driver::open(index, &VulkanOptions::default())
             .map_err(|error| error.to_string())?;
         if whole.hardware() == hardware {
@@ -190,13 +195,18 @@ fn vulkan(index: usize, variant: Variant) -> Result<Opened, String> {
         is_software,
         keeps_subnormals: false,
     };
-    Ok(Opened::Kernels(Box::new(Machinery::new(machine, facts, spirv_of))))
+    let machinery = Machinery::new(machine, facts, spirv_of).with_shaders(|machinery| Some(machinery));
+    Ok(Opened::Kernels(Box::new(machinery)))
 }
 
 fn spirv_of(machine: &VulkanMachine, kernel: &Kernel) -> Code {
+    disassembled(&spirv::emit(kernel, machine.target()))
+}
+
+/// SPIR-V for people.
+pub fn disassembled(words: &[u32]) -> Code {
     use rspirv::binary::Disassemble;
-    let words = spirv::emit(kernel, machine.target());
-    let text = match rspirv::dr::load_words(&words) {
+    let text = match rspirv::dr::load_words(words) {
         Ok(module) => module.disassemble(),
         Err(error) => format!("; it cannot be disassembled: {error}"),
     };

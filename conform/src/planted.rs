@@ -8,7 +8,7 @@ use unisonic_core::kir::kernel::{Attr, Block, Inst, Kernel, Space, Stmt, Value};
 use unisonic_core::kir::{Op, Scalar};
 use unisonic_gpu::machine::MachineError;
 
-use crate::kernels::{Code, Facts, Kernels};
+use crate::kernels::{Code, Facts, Kernels, Shaders};
 use crate::rewrite::{Types, rewrite};
 
 /// A fault.
@@ -205,5 +205,13 @@ impl Kernels for Faulty {
 
     fn code(&self, kernel: &Kernel) -> Code {
         self.inner.code(&self.fault.plant(kernel))
+    }
+
+    fn take_memory(&mut self) -> u64 {
+        self.inner.take_memory()
+    }
+
+    fn shaders(&mut self) -> Option<&mut dyn Shaders> {
+        self.inner.shaders()
     }
 }

@@ -139,6 +139,32 @@ impl Report {
     }
 }
 
+/// A case that went otherwise in another report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Variant, group and case.
+    pub case: String,
+    /// What came of it in either report, with the reason; none where it is not there.
+    pub outcomes: [Option<String>; 2],
+}
+
+/// Cases of which something else came in another report, or that only one has.
+pub fn compare(a: &Report, b: &Report) -> Vec<Change> {
+    let mut all: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
+    for (number, report) in [a, b].into_iter().enumerate() {
+        for row in &report.rows {
+            let case = format!("{} ({}) {}", row.group, row.variant, row.case);
+            let reason = row.outcome.reason().map_or(String::new(), |reason| format!(": {reason}"));
+            all.entry(case).or_default()[number] = Some(format!("{}{reason}", row.outcome.word()));
+        }
+    }
+    let differs = |[a, b]: &[Option<String>; 2]| a != b;
+    all.into_iter()
+        .filter(|(_, outcomes)| differs(outcomes))
+        .map(|(case, outcomes)| Change { case, outcomes })
+        .collect()
+}
+
 fn junit_case(row: &Row, group: &str) -> String {
     let (case, seconds) = (escape(&row.case), row.milliseconds as f64 / 1e3);
     let head = format!("    <testcase name=\"{case}\" classname=\"{group}\" time=\"{seconds:.3}\"");
@@ -206,6 +232,14 @@ mod tests {
             "failed op/fadd (as-it-is) b <&\"\u{1}: 1 < 2\n\
              vulkan:0: GPU: 1 passed, 1 failed, 1 not applicable in 1.5 s\n"
         );
+        let mut other = report.clone();
+        assert_eq!(compare(&report, &other), []);
+        other.rows[1].outcome = Outcome::Passed;
+        other.rows.pop();
+        let changes = compare(&report, &other);
+        let outcomes = |at: usize| changes[at].outcomes.clone().map(Option::unwrap_or_default);
+        assert_eq!(outcomes(0), ["failed: 1 < 2", "passed"]);
+        assert_eq!(outcomes(1), ["not applicable: no room", ""]);
         let xml = report.junit();
         assert!(xml.contains("name=\"b &lt;&amp;&quot;?\""), "{xml}");
         assert!(xml.contains("<failure message=\"1 &lt; 2\"/>") && xml.contains("skipped=\"1\""), "{xml}");

@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 use unisonic_core::kir::Op;
 use unisonic_devices::DeviceName;
 use unisonic_planner::kernels::samples::FAMILIES;
+use unisonic_shaders::{probes, questions};
+use unisonic_vulkan::driver::KNOWN_FAULTS;
 
+use crate::groups::tokens;
 use crate::open::{Variant, variants};
 
 /// How much is run.
@@ -24,7 +27,7 @@ pub const SOAK_REPEATS: u32 = 100;
 /// Random kernels of a group.
 pub const RANDOM_KERNELS: u64 = 25;
 /// Values of the largest legal kernel that software devices compile in less than seconds, and in less than minutes.
-const SOFTWARE_VALUES: [usize; 2] = [700, 5000];
+const SOFTWARE_VALUES: [usize; 2] = [1000, 5000];
 
 impl Suite {
     /// Runs of each case.
@@ -37,8 +40,9 @@ impl Suite {
         match (self, group) {
             (Self::Full, _) => 1,
             // Pairs of choices: the first cases differ most.
-            (_, Group::Template(_)) => 6,
-            (_, Group::Op(_) | Group::Random(_)) => 3,
+            (_, Group::Template(_)) => 3,
+            (_, Group::Op(_) | Group::Random(_)) => 2,
+            (_, Group::Probe(_) | Group::Known(_) | Group::Tokens(_)) => 1,
         }
     }
 
@@ -57,6 +61,12 @@ pub enum Group {
     Random(u64),
     /// A family of kernel templates, by its number.
     Template(usize),
+    /// A probe that people wrote, by its number: those that every device is asked, then those of what kernels do without.
+    Probe(usize),
+    /// A fault that is known of some driver, by its number.
+    Known(usize),
+    /// Tokens of a tiny model, by its number.
+    Tokens(usize),
 }
 
 impl Group {
@@ -65,7 +75,11 @@ impl Group {
         let templates = (0..FAMILIES.len()).map(Group::Template);
         let randoms = (0..if suite == Suite::Full { 8 } else { 1 }).map(Group::Random);
         let ops = Op::ALL.iter().map(|&op| Group::Op(op));
-        templates.chain(randoms).chain(ops).collect()
+        let probes = (0..probe_names().len()).map(Group::Probe);
+        let known = (0..KNOWN_FAULTS.len()).map(Group::Known);
+        let models = tokens::models().len();
+        let tokens = (0..if suite == Suite::Full { models } else { 1 }).map(Group::Tokens);
+        tokens.chain(templates).chain(randoms).chain(ops).chain(probes).chain(known).collect()
     }
 
     /// As in reports.
@@ -76,6 +90,13 @@ impl Group {
             Self::Template(family) => {
                 format!("template/{}", FAMILIES.get(family).map_or("?", |family| family.0))
             }
+            Self::Tokens(number) => {
+                format!("tokens/{}", tokens::models().get(number).map_or("?".to_owned(), |tiny| tiny.name()))
+            }
+            Self::Probe(number) => format!("probe/{}", probe_names().get(number).unwrap_or(&"?")),
+            Self::Known(number) => {
+                format!("known/{}", KNOWN_FAULTS.get(number).map_or("?", |fault| fault.name))
+            }
         }
     }
 
@@ -85,10 +106,19 @@ impl Group {
         match kind {
             "op" => Op::from_mnemonic(name).map(Self::Op),
             "random" => name.parse().ok().map(Self::Random),
+            "tokens" => tokens::models().iter().position(|tiny| tiny.name() == name).map(Self::Tokens),
+            "probe" => probe_names().iter().position(|probe| *probe == name).map(Self::Probe),
+            "known" => KNOWN_FAULTS.iter().position(|fault| fault.name == name).map(Self::Known),
             "template" => FAMILIES.iter().position(|family| family.0 == name).map(Self::Template),
             _ => None,
         }
     }
+}
+
+/// Names of all probes.
+fn probe_names() -> Vec<&'static str> {
+    let questions = questions().map(|question| question.probe.name);
+    probes().iter().map(|probe| probe.name).chain(questions).collect()
 }
 
 /// A group on a variant of a device: what a worker is told.
@@ -118,6 +148,16 @@ pub fn tasks(suite: Suite, device: DeviceName, only: Option<&str>) -> Vec<Task> 
     };
     let count = if suite == Suite::Full { usize::MAX } else { 1 };
     let all = variants(device).iter().take(count).flat_map(of_variant);
+    // What is known to be wrong shows where nothing is switched off; no variant changes it.
+    let all = all.filter_map(|mut task| {
+        let is_of = |kind: &str| task.group.starts_with(kind);
+        let of_devices = is_of("known/") || is_of("probe/") || is_of("tokens/");
+        let is_first = task.variant == Variant::AsItIs.name();
+        if of_devices && !is_of("tokens/") && matches!(device, DeviceName::Vulkan(_)) {
+            task.variant = Variant::AnyArithmetic.name().to_owned();
+        }
+        (is_first || !of_devices).then_some(task)
+    });
     all.filter(|task| only.is_none_or(|only| task.group.starts_with(only))).collect()
 }
 

@@ -11,9 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use unisonic_devices::DeviceName;
+
 use crate::outcome::{Outcome, Row};
+use crate::planted::Planted;
 use crate::suite::Task;
-use crate::worker::{Answer, Description, Request};
+use crate::worker::{Answer, Description, Request, Server};
 
 /// Lines of what a worker that ended had printed.
 const LAST_LINES: usize = 5;
@@ -34,6 +37,17 @@ pub struct Settings<'a> {
     pub keep_replay: &'a (dyn Fn(&Task, &str, &str) -> Option<String> + Sync),
     /// Whether to end early.
     pub is_interrupted: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Settings<'_> {
+    /// What a device in this process is.
+    pub fn describe_here(device: DeviceName) -> Result<Description, RunError> {
+        match Server::new(device, None).describe() {
+            Answer::Device(description) => Ok(description),
+            Answer::Refused(reason) => Err(RunError::Refused(reason)),
+            other => Err(RunError::Ended(format!("a worker said {other:?}"))),
+        }
+    }
 }
 
 /// Why there are no rows.
@@ -81,6 +95,39 @@ pub fn run(tasks: Vec<Task>, settings: &Settings<'_>) -> Result<Vec<Row>, RunErr
     let mut rows = shared.rows.into_inner().unwrap_or_else(PoisonError::into_inner);
     rows.sort_by_key(|(task, _)| *task);
     Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+/// Runs tasks in this process: a driver that crashes ends it. For debuggers, and where a process cannot start itself.
+pub fn run_here(
+    tasks: &[Task],
+    device: DeviceName,
+    planted: Option<Planted>,
+    settings: &Settings<'_>,
+) -> Vec<Row> {
+    let mut rows: Vec<Row> = vec![];
+    let mut worker = Server::new(device, planted);
+    for (done, task) in tasks.iter().enumerate() {
+        if (settings.is_interrupted)() {
+            break;
+        }
+        let is_there = worker.run(task, &mut |said| match said {
+            Answer::Row(row) => {
+                (settings.progress)(&row, done);
+                rows.push(*row);
+            }
+            Answer::Replay { case, text } => {
+                let path = (settings.keep_replay)(task, &case, &text);
+                if let Some(row) = rows.iter_mut().rev().find(|row| row.case == case) {
+                    row.replay = path;
+                }
+            }
+            _ => {}
+        });
+        if !is_there {
+            worker = Server::new(device, planted);
+        }
+    }
+    rows
 }
 
 /// What lanes share.

@@ -13,7 +13,7 @@ use crate::kernels::Facts;
 use crate::open::{Opened, Variant, open};
 use crate::outcome::{Outcome, Row};
 use crate::planted::{Faulty, Planted};
-use crate::suite::{Group, Task};
+use crate::suite::{Group, Suite, Task};
 
 /// What a worker is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,38 +84,23 @@ pub fn serve(
     requests: impl BufRead,
     mut answers: impl Write,
 ) -> io::Result<()> {
-    // One variant is open at a time.
-    let mut opened: Option<(Variant, Result<Opened, String>)> = None;
+    let mut server = Server::new(device, planted);
     let mut answer = |answer: &Answer| -> io::Result<()> {
         serde_json::to_writer(&mut answers, answer)?;
         answers.write_all(b"\n")?;
         answers.flush()
     };
     for line in requests.lines() {
-        let request: Request = serde_json::from_str(&line?)?;
-        let variant = match &request {
-            Request::Describe => Some(Variant::AsItIs),
-            Request::Run(task) | Request::Show(task) => Variant::from_name(&task.variant),
-        };
-        let variant = variant.ok_or_else(|| io::Error::other("there is no such variant"))?;
-        if opened.as_ref().is_none_or(|opened| opened.0 != variant) {
-            // A machine goes before the next comes.
-            drop(opened.take());
-        }
-        let (_, now) = opened.get_or_insert_with(|| (variant, open_with(device, variant, planted)));
-        match (&request, now) {
-            (Request::Describe, now) => answer(&described(device, now))?,
-            (Request::Show(task), Ok(Opened::Kernels(kernels))) => {
-                let group = Group::from_name(&task.group);
-                let shown = group.and_then(|group| groups::show(group, task, &mut **kernels));
-                if let Some((case, text)) = shown {
+        match serde_json::from_str(&line?)? {
+            Request::Describe => answer(&server.describe())?,
+            Request::Show(task) => {
+                if let Some((case, text)) = server.show(&task) {
                     answer(&Answer::Replay { case, text })?;
                 }
             }
-            (Request::Show(_), _) => {}
-            (Request::Run(task), now) => {
+            Request::Run(task) => {
                 let mut failed = None;
-                let is_there = run(task, now, &mut |said| {
+                let is_there = server.run(&task, &mut |said| {
                     if failed.is_none() {
                         failed = answer(&said).err();
                     }
@@ -131,6 +116,71 @@ pub fn serve(
         answer(&Answer::End)?;
     }
     Ok(())
+}
+
+/// A device, of which one variant is open at a time.
+pub struct Server {
+    device: DeviceName,
+    planted: Option<Planted>,
+    /// The variant whose memory was taken, in the soak suite.
+    taken: Option<String>,
+    opened: Option<(String, Result<Opened, String>)>,
+}
+
+impl Server {
+    /// A device that is opened when it is asked for something.
+    pub fn new(device: DeviceName, planted: Option<Planted>) -> Self {
+        Self { device, planted, taken: None, opened: None }
+    }
+
+    fn open(&mut self, variant: &str) -> &mut Result<Opened, String> {
+        if self.opened.as_ref().is_none_or(|opened| opened.0 != variant) {
+            // A machine goes before the next comes.
+            drop(self.opened.take());
+        }
+        let (device, planted) = (self.device, self.planted);
+        let open = || match Variant::from_name(variant) {
+            Some(variant) => open_with(device, variant, planted),
+            None => Err(format!("there is no variant `{variant}`")),
+        };
+        &mut self.opened.get_or_insert_with(|| (variant.to_owned(), open())).1
+    }
+
+    /// What the device is.
+    pub fn describe(&mut self) -> Answer {
+        let device = self.device;
+        // Before what it computes is known.
+        let variant = match device {
+            DeviceName::Vulkan(_) => Variant::AnyArithmetic,
+            _ => Variant::AsItIs,
+        };
+        described(device, self.open(variant.name()))
+    }
+
+    /// Runs a group. False if the device is lost.
+    pub fn run(&mut self, task: &Task, say: &mut dyn FnMut(Answer)) -> bool {
+        if let Some(Group::Tokens(number)) = Group::from_name(&task.group) {
+            groups::tokens::run(number, task, self.device, &mut |event| say(answer_of(event)));
+            return true;
+        }
+        let takes_memory = task.suite == Suite::Soak && self.taken.as_ref() != Some(&task.variant);
+        let opened = self.open(&task.variant);
+        if let (true, Ok(Opened::Kernels(kernels))) = (takes_memory, &mut *opened) {
+            kernels.take_memory();
+        }
+        let is_there = run(task, opened, say);
+        self.taken = Some(task.variant.clone());
+        is_there
+    }
+
+    /// The next case of a group with its text.
+    pub fn show(&mut self, task: &Task) -> Option<(String, String)> {
+        let group = Group::from_name(&task.group)?;
+        match self.open(&task.variant) {
+            Ok(Opened::Kernels(kernels)) => groups::show(group, task, &mut **kernels),
+            _ => None,
+        }
+    }
 }
 
 fn open_with(device: DeviceName, variant: Variant, planted: Option<Planted>) -> Result<Opened, String> {
@@ -150,6 +200,15 @@ fn described(device: DeviceName, opened: &Result<Opened, String>) -> Answer {
             ..Description::default()
         }),
         Ok(Opened::NoVariant { reason }) | Err(reason) => Answer::Refused(reason.clone()),
+    }
+}
+
+fn answer_of(event: Event<'_>) -> Answer {
+    match event {
+        Event::Begin(name) => Answer::Begin(name.to_owned()),
+        Event::Row(row) => Answer::Row(Box::new(row)),
+        Event::Reducing(name) => Answer::Reducing(name.to_owned()),
+        Event::Replay { case, text } => Answer::Replay { case: case.to_owned(), text },
     }
 }
 
@@ -178,14 +237,7 @@ fn run(task: &Task, opened: &mut Result<Opened, String>, say: &mut dyn FnMut(Ans
             )));
         }
         Ok(Opened::Kernels(kernels)) => {
-            return groups::run(group, task, &mut **kernels, &mut |event| {
-                say(match event {
-                    Event::Begin(name) => Answer::Begin(name.to_owned()),
-                    Event::Row(row) => Answer::Row(Box::new(row)),
-                    Event::Reducing(name) => Answer::Reducing(name.to_owned()),
-                    Event::Replay { case, text } => Answer::Replay { case: case.to_owned(), text },
-                });
-            });
+            return groups::run(group, task, &mut **kernels, &mut |event| say(answer_of(event)));
         }
     }
     true
@@ -194,7 +246,6 @@ fn run(task: &Task, opened: &mut Result<Opened, String>, say: &mut dyn FnMut(Ans
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Suite;
 
     fn answers(device: DeviceName, requests: &[Request]) -> Vec<Answer> {
         let lines: Vec<String> =

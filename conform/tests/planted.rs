@@ -54,7 +54,7 @@ fn is_found(fault: Planted, device: DeviceName) {
     let replay = Replay::parse(text).unwrap_or_else(|error| panic!("{what}: {error}\n{text}"));
     assert_eq!(replay.text(), *text, "{what}");
     let launch = &replay.launch;
-    assert!(launch.groups * replay.kernel.workgroup <= 64, "{what}\n{text}");
+    assert!(launch.groups * replay.program.workgroup() <= 64, "{what}\n{text}");
     assert!(launch.len_bytes() <= 16 << 10, "{what}\n{text}");
     let size = replay.note("size").unwrap_or_default();
     let found: usize = size.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(usize::MAX);

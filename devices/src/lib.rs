@@ -22,7 +22,7 @@ use unisonic_planner::launches::{LaunchPasses, Lowering};
 use unisonic_planner::tune::Tuning;
 
 pub use features::{FEATURES, Feature, FeaturesOff, UnknownFeature};
-pub use list::{Backend, Listed, SelfTest, SwitchedOff, list};
+pub use list::{Backend, Listed, SelfTest, Served, SwitchedOff, list};
 pub use name::{DeviceName, UnknownDevice};
 
 /// What to open beside the device's name.

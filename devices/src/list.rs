@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use unisonic_cache::Cache;
+use unisonic_core::kir::legal::Caps;
 use unisonic_core::plan::Device;
 use unisonic_cpu::native::CpuDevice;
+
+use unisonic_gpu::machine::Machine;
 
 use crate::DeviceName;
 
@@ -32,8 +35,33 @@ pub struct Listed {
     pub missing: Vec<String>,
     /// What is special: subgroups, what it lacks and what is done instead.
     pub notes: Vec<String>,
+    /// Ways in which kernels can use a GPU; none where it runs none, or cannot be used.
+    pub variants: Vec<Served>,
     /// How it was found to compute; none where nobody asks, or it cannot be used.
     pub self_test: Option<SelfTest>,
+}
+
+/// A way in which kernels can use a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// What of it they use.
+    pub what: &'static str,
+    /// Why they do not; none if they do.
+    pub why_not: Option<String>,
+}
+
+/// The ways, by what a device offers, and why it does not.
+fn served(caps: &Caps, why_not: impl Fn(&str) -> Option<String>) -> Vec<Served> {
+    let ways = [
+        ("exchanges in subgroups", "subgroup", caps.subgroup > 1),
+        ("packed dot products", "dot", caps.dot4),
+        ("matrices", "matri", caps.mma32),
+    ];
+    let of_way = |(what, word, has): (&'static str, &str, bool)| {
+        let reason = || why_not(word).unwrap_or_else(|| "the device has none".to_owned());
+        Served { what, why_not: (!has).then(reason) }
+    };
+    ways.into_iter().map(of_way).collect()
 }
 
 /// Whether a device computes as specified (docs/decisions/0012-self-test.md).
@@ -73,6 +101,7 @@ fn cpu() -> Listed {
         memory_len_bytes: None,
         missing: vec![],
         notes: info.threads.map(|threads| format!("{threads} threads")).into_iter().collect(),
+        variants: vec![],
         self_test: None,
     }
 }
@@ -81,13 +110,18 @@ fn cuda() -> Result<Vec<Listed>, String> {
     let found = unisonic_cuda::driver::enumerate().map_err(|error| error.to_string())?;
     let listed = found.into_iter().map(|found| {
         let (major, minor) = found.compute_capability;
-        let missing = found.target(Default::default()).err().map(|error| error.to_string());
+        let (target, missing) = match found.target(Default::default()) {
+            Ok(target) => (Some(target), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let why_not = |_: &str| Some(format!("compute capability {major}.{minor} has none"));
         Listed {
             name: DeviceName::Cuda(found.index),
             hardware: found.name.clone(),
             driver: Some(format!("CUDA {}", found.driver)),
             memory_len_bytes: Some(found.memory_len_bytes),
             missing: missing.into_iter().collect(),
+            variants: target.map(|target| served(&target.caps(), why_not)).unwrap_or_default(),
             notes: vec![
                 format!("compute capability {major}.{minor}"),
                 format!("{} multiprocessors", found.multiprocessors),
@@ -101,11 +135,19 @@ fn cuda() -> Result<Vec<Listed>, String> {
 fn vulkan(cache: Option<&Arc<Cache>>) -> Result<Vec<Listed>, String> {
     let found = unisonic_vulkan::driver::enumerate().map_err(|error| error.to_string())?;
     let listed = found.into_iter().map(|mut found| {
-        let self_test = if found.missing.is_empty() {
+        let tested = if found.missing.is_empty() {
             vulkan_self_test(found.index, cache).map_err(|error| found.missing.push(error)).ok()
         } else {
             None
         };
+        let why_not = |word: &str| {
+            let off = tested.iter().flat_map(|(test, _)| &test.switched_off);
+            let off = off.filter(|off| off.what.contains(word)).map(|off| off.reason.clone());
+            let lacking = found.lacking.iter().filter(|lacking| lacking.contains(word));
+            off.chain(lacking.map(ToString::to_string)).next()
+        };
+        let variants = tested.as_ref().map(|(_, caps)| served(caps, why_not)).unwrap_or_default();
+        let self_test = tested.map(|tested| tested.0);
         let mut notes = vec![found.kind.to_string(), format!("Vulkan {}", found.api_version)];
         notes.push(format!("subgroups of {}", found.subgroup_size));
         notes.extend(found.lacking.iter().map(ToString::to_string));
@@ -116,6 +158,7 @@ fn vulkan(cache: Option<&Arc<Cache>>) -> Result<Vec<Listed>, String> {
             memory_len_bytes: Some(found.memory_len_bytes),
             missing: found.missing,
             notes,
+            variants,
             self_test,
         }
     });
@@ -123,12 +166,13 @@ fn vulkan(cache: Option<&Arc<Cache>>) -> Result<Vec<Listed>, String> {
 }
 
 /// What a device was found to do; the text says why it cannot be opened.
-fn vulkan_self_test(index: usize, cache: Option<&Arc<Cache>>) -> Result<SelfTest, String> {
+fn vulkan_self_test(index: usize, cache: Option<&Arc<Cache>>) -> Result<(SelfTest, Caps), String> {
     let options = unisonic_vulkan::driver::OpenOptions { cache: cache.cloned(), ..Default::default() };
     let machine = unisonic_vulkan::driver::open(index, &options).map_err(|error| error.to_string())?;
     let off = machine.switched_off().iter();
-    Ok(SelfTest {
+    let test = SelfTest {
         probes: machine.self_test().probes.clone(),
         switched_off: off.map(|off| SwitchedOff { what: off.what, reason: off.reason.clone() }).collect(),
-    })
+    };
+    Ok((test, machine.hardware().caps))
 }

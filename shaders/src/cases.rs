@@ -128,3 +128,62 @@ pub fn matrices() -> Vec<u32> {
     let word = |n: u32| if n.is_multiple_of(17) { 0x8080_8080 } else { hash(n) };
     (0..MATRICES_LEN as u32).map(word).collect()
 }
+
+/// 1024 floats around halves: each power of 2, ties between halves, subnormal halves, overflows of either sign.
+pub fn half_floats() -> Vec<u32> {
+    // Of halves from the smallest to the largest, those between two of them.
+    let between = (0..768_u32).map(|n| {
+        let half = if n < 256 { n * 4 + hash(n) % 4 } else { hash(n) % 0x7C00 };
+        let (exponent, fraction) = (half >> 10, half & 0x3FF);
+        let unit = f32::from_bits((exponent.max(1) + 127 - 25) << 23);
+        let integer = if exponent == 0 { fraction } else { fraction + 1024 };
+        let part = [0.0, 0.25, 0.5, 0.75][(n % 4) as usize];
+        let sign = if n % 3 == 0 { -1.0 } else { 1.0 };
+        (integer as f32 + part) * unit * sign
+    });
+    const LARGE: [f32; 8] = [65_504.0, 65_519.0, 65_520.0, 65_536.0, 70_000.0, 131_072.0, 1e10, 3e38];
+    let large = (0..256).map(|n| LARGE[n % 8] * if n / 8 % 2 == 0 { 1.0 } else { -1.0 });
+    // Large ones beside small ones, in either half.
+    let (between, large): (Vec<f32>, Vec<f32>) = (between.collect(), large.collect());
+    let pairs = large.iter().zip(&between).enumerate();
+    let mixed =
+        pairs.flat_map(|(n, (&large, &small))| if n % 2 == 0 { [large, small] } else { [small, large] });
+    mixed.chain(between[256..].iter().copied()).take(1024).map(f32::to_bits).collect()
+}
+
+/// 512 words of two halves: all exponents, subnormals.
+pub fn halves() -> Vec<u32> {
+    let finite = |half: u32| if half & 0x7C00 == 0x7C00 { half & !0x0400 } else { half };
+    let subnormal = (0..128_u32).map(|n| 1 << (n % 10) | (n & 1) << 15 | (hash(n) & 0x83FF) << 16);
+    let random = (0..).map(|n| finite(hash(n) & 0xFFFF) | finite(hash(n) >> 16) << 16);
+    subnormal.chain(random).take(512).collect()
+}
+
+/// 1024 pairs with what is subnormal, or becomes so.
+pub fn subnormals() -> Vec<u32> {
+    const WORDS: [u32; 16] = [
+        0,
+        0x8000_0000,
+        1,
+        2,
+        0x8000_0001,
+        0x0000_FFFF,
+        0x007F_FFFF,
+        0x807F_FFFF,
+        0x0080_0000,
+        0x8080_0000,
+        0x0080_0001,
+        0x00FF_FFFF,
+        0x0100_0001,
+        0x3F80_0000,
+        0xBF00_0001,
+        0x4B80_0001,
+    ];
+    let special = WORDS.into_iter().flat_map(|a| WORDS.into_iter().flat_map(move |b| [a, b]));
+    // Exponents up to 2^-96 for sums, and some whose products are small.
+    let small = |n: u32| hash(n) & 0x807F_FFFF | (hash(n ^ 0x5555_5555) % 32) << 23;
+    let medium = |n: u32| hash(n) & 0x807F_FFFF | (50 + hash(n ^ 0xAAAA) % 24) << 23;
+    let random =
+        (0..).flat_map(|n| if n % 2 == 0 { [small(n), small(n + 7)] } else { [medium(n), medium(n + 7)] });
+    special.chain(random).take(2048).collect()
+}

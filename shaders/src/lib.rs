@@ -6,15 +6,18 @@
 //! come out to the bit. They are GLSL (`shaders/probes/*.comp`), compiled by another compiler than the one that makes our
 //! kernels (`scripts/compile-shaders.sh`), so that a mistake of ours in emitting code is not made twice.
 //!
-//! Subnormals are in no probe, on the way or in the end: the contract uses none. Nor are overflows and NaN.
+//! Subnormals are in none of them, on the way or in the end: the contract uses none. Nor are overflows and NaN. What kernels do
+//! without is asked by [`questions()`], on which nothing depends.
 //!
 //! Start reading at [`probes`].
 
 mod cases;
 mod expected;
 mod modes;
+mod questions;
 
 pub use modes::{Modes, with_modes};
+pub use questions::{Answers, Question, questions};
 
 /// A shader, what it is given, and what has to come out.
 #[derive(Clone, Copy, Debug)]

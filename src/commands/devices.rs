@@ -82,6 +82,10 @@ fn as_json(backends: &[Backend]) -> Json {
             "memory_bytes": device.memory_len_bytes,
             "missing": device.missing,
             "notes": device.notes,
+            "variants": device.variants.iter().map(|served| json!({
+                "what": served.what,
+                "why_not": served.why_not,
+            })).collect::<Vec<_>>(),
             "self_test": device.self_test.as_ref().map(|test| json!({
                 "probes": test.probes,
                 "switched_off": test.switched_off.iter().map(|off| json!({
@@ -116,6 +120,7 @@ mod tests {
             memory_len_bytes: Some(8 << 30),
             missing: vec!["it is too old".into()],
             notes: vec!["a".into(), "b".into()],
+            variants: vec![],
             self_test: None,
         };
         let backends = [
@@ -141,6 +146,7 @@ mod tests {
             memory_len_bytes: None,
             missing: vec![],
             notes: vec![],
+            variants: vec![],
             self_test: Some(SelfTest { probes: vec!["rounding", "dots"], switched_off }),
         };
         let text = of_device(&listed(vec![]));

@@ -6,6 +6,7 @@ pub mod cache;
 pub mod completions;
 pub mod conform;
 pub mod devices;
+pub mod doctor;
 pub mod info;
 pub mod passes;
 pub mod perplexity;
@@ -30,6 +31,7 @@ pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Batch(args) => batch::run(&args),
         Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Devices(args) => devices::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(args) => doctor::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Conform(args) => conform::run(&args),
         Command::Tokenize(args) => tokenize::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Perplexity(args) => perplexity::run(&args).map(|()| ExitCode::SUCCESS),

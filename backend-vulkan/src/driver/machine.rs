@@ -14,12 +14,13 @@ use super::device::{Device, Submitted};
 use super::error::OpenError;
 use super::features::Features;
 use super::instance::Instance;
+use super::known_faults::{Off, known_faults};
 use super::memory::Buffer;
 use super::options::OpenOptions;
 use super::pipeline::{Code, Pipeline};
 use super::probe;
 use super::record::Recording;
-use super::self_test::{SelfTest, self_test};
+use super::self_test::{SelfTest, Shader, modes, run_shader, self_test};
 use super::timing;
 use super::upload::Uploader;
 use crate::spirv::{Target, emit, uses_subgroups};
@@ -57,9 +58,18 @@ pub fn open(index: usize, options: &OpenOptions) -> Result<VulkanMachine, OpenEr
     let device = Device::open(instance, physical, features, options)?;
     let mut uploader = Uploader::new(&device);
     let self_test = self_test(&device, &mut uploader, &target, &options.wrong_probes)?;
-    let mut switched_off = without_faults(&device, &mut target, &self_test)?;
+    let mut switched_off = vec![];
+    if !options.any_arithmetic {
+        switched_off = without_faults(&device, &mut target, &self_test)?;
+        without_known_faults(&device, &mut target, &mut switched_off);
+    }
     let has_faults = |needs| self_test.faults.iter().any(|fault| fault.of == needs);
-    if device.features.matrices && !has_faults(Needs::Matrices) && !has_faults(Needs::Subgroups) {
+    let may_multiply = target.subgroup_size > 1 && !is_known(&device, Off::Matrices);
+    if device.features.matrices
+        && may_multiply
+        && !has_faults(Needs::Matrices)
+        && !has_faults(Needs::Subgroups)
+    {
         let reason = match probe::matrix_order(&device, &mut uploader) {
             Err(error @ MachineError::Lost { .. }) => return Err(error.into()),
             Err(error) => error.to_string(),
@@ -134,7 +144,52 @@ fn without_faults(
     Ok(switched_off)
 }
 
+/// Whether a fault of the driver is known that takes this away.
+fn is_known(device: &Device, off: Off) -> bool {
+    known_faults(&device.features.driver).any(|fault| fault.off == off)
+}
+
+/// Switches off what the table of known faults says, unless the self-test has done so.
+fn without_known_faults(device: &Device, target: &mut Target, switched_off: &mut Vec<SwitchedOff>) {
+    for fault in known_faults(&device.features.driver) {
+        let (what, is_used) = match fault.off {
+            Off::Constants => {
+                ("constants at compile time", std::mem::replace(&mut target.knows_constants, false))
+            }
+            Off::Subgroups => {
+                ("exchanges in subgroups and matrices", std::mem::replace(&mut target.subgroup_size, 1) > 1)
+            }
+            Off::IntegerDot => ("packed dot products", std::mem::replace(&mut target.integer_dot, false)),
+            Off::Matrices => ("matrices", device.features.matrices),
+            // Kernels do them by integer operations anyway.
+            Off::HalfConversions => continue,
+        };
+        if is_used {
+            let reason = format!("known fault {}: {}", fault.name, fault.what);
+            tracing::info!("{} does without {what}: {reason}", device.features.driver);
+            switched_off.push(SwitchedOff { what, reason });
+        }
+    }
+}
+
 impl VulkanMachine {
+    /// Runs a shader over an input; the words that it wrote. For those who test drivers: it is nobody's kernel.
+    pub fn run_shader(
+        &self,
+        shader: &Shader,
+        input: &[u32],
+        groups: u32,
+        output_len: usize,
+    ) -> Result<Vec<u32>, MachineError> {
+        let shader = (shader, modes(&self.target));
+        run_shader(&self.device, &mut self.uploader.borrow_mut(), shader, input, groups, output_len)
+    }
+
+    /// Whether the device may multiply matrices, whatever it was found to do.
+    pub fn offers_matrices(&self) -> bool {
+        self.device.features.matrices
+    }
+
     /// What kernels are emitted for.
     pub fn target(&self) -> &Target {
         &self.target

@@ -16,7 +16,7 @@
 //! # What is believed
 //!
 //! Nothing that can be tried: at the first use of a device probes ask whether it computes as specified (`self_test.rs`). What
-//! fails is not used, or the device is not.
+//! fails is not used, or the device is not. What no probe would find is in a table (`known_faults.rs`).
 //!
 //! # Who owns what
 //!
@@ -32,6 +32,7 @@ mod error;
 mod features;
 mod instance;
 mod kept;
+mod known_faults;
 mod limits;
 mod loader;
 mod machine;
@@ -50,11 +51,12 @@ mod validation;
 pub use device::Submitted;
 pub use enumerate::{DeviceKind, Found, enumerate, enumerate_with};
 pub use error::OpenError;
+pub use known_faults::{KNOWN_FAULTS, KnownFault, Off, known_faults};
 pub use loader::NoVulkan;
 pub use machine::{SwitchedOff, VulkanMachine, open};
 pub use memory::Buffer;
 pub use options::{OpenOptions, Without};
 pub use pipeline::Pipeline;
 pub use record::Recording;
-pub use self_test::{Fault, SelfTest};
+pub use self_test::{Fault, SelfTest, Shader};
 pub use unisonic_shaders::Needs;

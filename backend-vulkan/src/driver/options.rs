@@ -36,6 +36,8 @@ pub struct OpenOptions {
     /// After so many pieces of memory were had since the device was opened, there is none for one, as if all were taken: for
     /// tests of what happens then.
     pub no_memory_after_allocations: Option<u64>,
+    /// Whether a device is opened whatever it computes, with nothing of it switched off: for those who test drivers.
+    pub any_arithmetic: bool,
     /// Names of probes whose results count as wrong: for tests of what happens then.
     pub wrong_probes: Vec<&'static str>,
 }

@@ -126,15 +126,12 @@ fn ask(
     wrong: &[&str],
 ) -> Result<Vec<Fault>, MachineError> {
     let facts = Facts { subgroup_size: target.subgroup_size };
-    let modes = Modes {
-        rounds_to_even: target.rounds_to_even,
-        preserves_signed_zeros: target.preserves_signed_zeros,
-    };
     let (mut faults, mut asked, mut dispatches) = (vec![], vec![], vec![]);
     let mut results = vec![];
     for probe in probes {
         let output_len_bytes = 4 * probe.expected(facts).len() as u64;
-        match launch(device, uploader, &probe, modes, output_len_bytes) {
+        let shader = (&Shader::of_probe(&probe), modes(target));
+        match launch(device, uploader, shader, &probe.input(), probe.groups(), output_len_bytes) {
             Ok(dispatch) => {
                 let output = &dispatch.spans[1];
                 results.push(Span {
@@ -176,33 +173,86 @@ fn ask(
     Ok(faults)
 }
 
-/// A launch of a probe from a buffer to another.
+/// SPIR-V that nobody's kernel is: its push constants are the addresses of what it reads and what it writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shader {
+    /// SPIR-V with an entry point `main`; the modes that kernels declare are added when it runs.
+    pub words: Vec<u32>,
+    /// Invocations of a workgroup.
+    pub workgroup: u32,
+    /// Whether it exchanges values in subgroups.
+    pub exchanges: bool,
+}
+
+impl Shader {
+    /// Of a probe.
+    pub fn of_probe(probe: &Probe) -> Self {
+        Self {
+            words: probe.words(),
+            workgroup: probe.workgroup,
+            exchanges: matches!(probe.needs, Needs::Subgroups | Needs::Matrices),
+        }
+    }
+}
+
+/// Runs a shader; the words that it wrote.
+pub fn run_shader(
+    device: &Arc<Device>,
+    uploader: &mut Uploader,
+    (shader, modes): (&Shader, Modes),
+    input: &[u32],
+    groups: u32,
+    output_len: usize,
+) -> Result<Vec<u32>, MachineError> {
+    let dispatch = launch(device, uploader, (shader, modes), input, groups, 4 * output_len as u64)?;
+    let output = &dispatch.spans[1];
+    let len_bytes = 4 * output_len as u64;
+    let results = Span { buffer: output.buffer.clone(), offset_bytes: 0, len_bytes };
+    let nothing = Buffer::new(device, 1, Default::default(), "the inputs of probes")?;
+    let inputs = Span { buffer: nothing, offset_bytes: 0, len_bytes: 0 };
+    let work = Work { dispatches: vec![dispatch], inputs, results: vec![results] };
+    let mut recording = Recording::new(device, uploader, &work)?;
+    recording.run(device, &[], TileCounts::default(), 1)?;
+    Ok(recording.results().to_vec())
+}
+
+/// As kernels declare them.
+pub fn modes(target: &Target) -> Modes {
+    Modes { rounds_to_even: target.rounds_to_even, preserves_signed_zeros: target.preserves_signed_zeros }
+}
+
+/// A launch of a shader from a buffer to another.
 fn launch(
     device: &Arc<Device>,
     uploader: &mut Uploader,
-    probe: &Probe,
-    modes: Modes,
+    (shader, modes): (&Shader, Modes),
+    input: &[u32],
+    groups: u32,
     output_len_bytes: u64,
 ) -> Result<Dispatch<VulkanMachine>, MachineError> {
     // Of which only name, size and objects count.
-    let shell = kernel("main", probe.workgroup, |k| {
+    let shell = kernel("main", shader.workgroup, |k| {
         k.read("x", Scalar::U32);
         k.write("y", Scalar::U32);
     });
     let code = Code {
-        words: with_modes(&probe.words(), modes),
-        exchanges: matches!(probe.needs, Needs::Subgroups | Needs::Matrices),
+        words: with_modes(&shader.words, modes),
+        exchanges: shader.exchanges,
         pushes_record: true,
         is_kept: false,
     };
     let kernel = Pipeline::new(device, &shell, &code)?;
-    let input: Vec<u8> = probe.input().into_iter().flat_map(u32::to_le_bytes).collect();
+    let input: Vec<u8> = input.iter().flat_map(|word| word.to_le_bytes()).collect();
     let x = Buffer::new(device, input.len() as u64, Default::default(), "the input of a probe")?;
     uploader.upload(&x, 0, &input)?;
     let y = Buffer::new(device, output_len_bytes, Default::default(), "the output of a probe")?;
     let span = |buffer: Buffer| Span { offset_bytes: 0, len_bytes: buffer.len_bytes(), buffer };
-    let (spans, workgroups) = (vec![span(x), span(y)], Workgroups::Fixed(probe.groups()));
-    Ok(Dispatch { kernel, spans, params: vec![], workgroups })
+    Ok(Dispatch {
+        kernel,
+        spans: vec![span(x), span(y)],
+        params: vec![],
+        workgroups: Workgroups::Fixed(groups),
+    })
 }
 
 #[cfg(test)]

@@ -21,13 +21,22 @@ pub struct Judged {
 
 /// Runs a case and compares every bit of its buffers.
 pub fn judge(kernels: &mut dyn Kernels, case: &Case, suite: Suite) -> Judged {
-    let (outcome, is_lost) = match outcome(kernels, case, suite) {
-        Ok(outcome) => (outcome, false),
-        Err(error @ MachineError::Lost { .. }) => (Outcome::failed(error.to_string()), true),
-        Err(error @ MachineError::OutOfMemory { .. }) => (Outcome::not_applicable(error.to_string()), false),
-        Err(error) => (Outcome::failed(error.to_string()), false),
-    };
-    Judged { outcome, is_lost }
+    Judged::of(outcome(kernels, case, suite))
+}
+
+impl Judged {
+    /// Of an outcome, or of what the device said instead.
+    pub fn of(result: Result<Outcome, MachineError>) -> Self {
+        let (outcome, is_lost) = match result {
+            Ok(outcome) => (outcome, false),
+            Err(error @ MachineError::Lost { .. }) => (Outcome::failed(error.to_string()), true),
+            Err(error @ MachineError::OutOfMemory { .. }) => {
+                (Outcome::not_applicable(error.to_string()), false)
+            }
+            Err(error) => (Outcome::failed(error.to_string()), false),
+        };
+        Self { outcome, is_lost }
+    }
 }
 
 fn outcome(kernels: &mut dyn Kernels, case: &Case, suite: Suite) -> Result<Outcome, MachineError> {

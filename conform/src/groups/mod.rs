@@ -3,7 +3,10 @@
 //! [`made`] is the list; [`run`] runs one on what is tested. A case is a [`Case`]; `judge.rs` says what came of it.
 
 mod judge;
+mod known;
 mod made;
+mod probe;
+pub mod tokens;
 
 use std::time::Instant;
 
@@ -70,6 +73,11 @@ const MOST_RUNS: u32 = 1500;
 /// Runs a group, but for the cases that have been run already. False if the device is lost: nothing more can be run in
 /// this process.
 pub fn run(group: Group, task: &Task, kernels: &mut dyn Kernels, say: &mut dyn FnMut(Event<'_>)) -> bool {
+    match group {
+        Group::Probe(number) => return probe::run(number, task, kernels, say),
+        Group::Known(number) => return known::run(number, task, kernels, say),
+        Group::Op(_) | Group::Random(_) | Group::Template(_) | Group::Tokens(_) => {}
+    }
     let mut reduced = 0;
     for made in of_task(group, task, kernels.facts()) {
         let name = match &made {
@@ -110,6 +118,22 @@ pub fn run(group: Group, task: &Task, kernels: &mut dyn Kernels, say: &mut dyn F
     }
     true
 }
+
+/// The row of a group's only case. False if the device is lost.
+fn only_row(task: &Task, start: Instant, judged: &Judged, say: &mut dyn FnMut(Event<'_>)) -> bool {
+    say(Event::Row(Row {
+        group: task.group.clone(),
+        case: ONLY.to_owned(),
+        variant: task.variant.clone(),
+        outcome: judged.outcome.clone(),
+        milliseconds: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+        replay: None,
+    }));
+    !judged.is_lost
+}
+
+/// Name of a group's only case.
+const ONLY: &str = "all";
 
 fn of_task(group: Group, task: &Task, facts: &Facts) -> impl Iterator<Item = Made> + use<> {
     let cases = made(group, task.suite, &facts.hardware.caps, facts);

@@ -3,6 +3,7 @@
 //! The cases are in the crate `unisonic-conform`; this starts the program itself as workers, and writes what came out. Start
 //! reading at [`run`].
 
+mod compare;
 mod replay;
 
 use std::io;
@@ -30,15 +31,17 @@ Runs cases with known results on a device and compares every bit: operations of 
 interpreter, kernel templates with the arithmetic's specification. Nothing but this program is needed. A driver that \
 crashes ends one case.
 
-Suites: quick is less than a minute on a software device, full is all cases in every variant of the device, soak repeats \
-each case a hundred times.
+Suites: quick is less than a minute on a software device, full is all cases in every variant of the device, soak runs \
+what quick has a hundred times, beside each other and with little memory left.
 
 The exit code is 3 if a case failed that nothing explains.
 
 Examples:
   unisonic conform --device vulkan:0
   unisonic conform --device cuda:0 --suite full --json cuda.json
-  unisonic conform --device vulkan --only op/fadd";
+  unisonic conform --device vulkan --only op/fadd
+  unisonic conform --device vulkan --replay conform-failures/FILE.txt
+  unisonic conform --compare old-driver.json new-driver.json";
 
 /// Exit code where a device computes otherwise than it has to.
 const DIFFERS: u8 = 3;
@@ -48,8 +51,8 @@ const DIFFERS: u8 = 3;
 #[command(after_help = DETAILS)]
 pub struct ConformArgs {
     /// What is tested: cpu, cpu-scalar, interpreter, cuda:N, vulkan:N; `unisonic devices` says what there is
-    #[arg(long, value_name = "DEVICE")]
-    device: DeviceName,
+    #[arg(long, value_name = "DEVICE", required_unless_present = "compare")]
+    device: Option<DeviceName>,
     /// How much is run
     #[arg(long, value_name = "SUITE", default_value = "quick")]
     suite: SuiteArg,
@@ -74,6 +77,12 @@ pub struct ConformArgs {
     /// Runs the case in such a file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "json", "junit"])]
     replay: Option<PathBuf>,
+    /// Says what differs between two files of --json
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["device", "json", "junit", "replay"])]
+    compare: Option<Vec<PathBuf>>,
+    /// Runs all in this process: for debuggers. A driver that crashes ends it
+    #[arg(long, conflicts_with = "jobs")]
+    in_process: bool,
     /// Plants a fault in what the device is given, which has to be found: wrong-lane, fused-multiply-add,
     /// dropped-barrier, add-by-one-ulp, ignored-offset
     #[arg(long, hide = true, value_name = "FAULT", value_parser = planted)]
@@ -109,18 +118,23 @@ fn planted(name: &str) -> Result<Planted, String> {
 
 /// Runs the command.
 pub fn run(args: &ConformArgs) -> anyhow::Result<ExitCode> {
+    if let Some([a, b]) = args.compare.as_deref() {
+        return compare::run(a, b);
+    }
+    // Without it clap has ended the program.
+    let device = args.device.unwrap_or_default();
     if args.worker {
-        worker::serve(args.device, args.plant, io::stdin().lock(), io::stdout().lock())?;
+        worker::serve(device, args.plant, io::stdin().lock(), io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
     interrupt::install()?;
     if let Some(path) = &args.replay {
-        return replay::run(path, args.device);
+        return replay::run(path, device, &args.failures);
     }
     for path in [&args.json, &args.junit].into_iter().flatten() {
         atomic::check(path)?;
     }
-    let report = report(args)?;
+    let report = report(args, device)?;
     if let Some(path) = &args.json {
         let mut json = serde_json::to_vec_pretty(&report)?;
         json.push(b'\n');
@@ -137,15 +151,15 @@ pub fn run(args: &ConformArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn report(args: &ConformArgs) -> anyhow::Result<Report> {
+fn report(args: &ConformArgs, device: DeviceName) -> anyhow::Result<Report> {
     let (suite, start) = (Suite::from(args.suite), Instant::now());
-    let tasks = tasks(suite, args.device, args.only.as_deref());
+    let tasks = tasks(suite, device, args.only.as_deref());
     if tasks.is_empty() {
         let only = args.only.as_deref().unwrap_or_default();
-        bail!("no group begins with `{only}`; groups begin with op/, random/, template/");
+        bail!("no group begins with `{only}`; groups begin with op/, random/, template/, probe/, known/");
     }
     let program = std::env::current_exe().context("cannot find this program, to start it again")?;
-    let bar = progress_bar(&args.device.to_string(), tasks.len() as u64);
+    let bar = progress_bar(&device.to_string(), tasks.len() as u64);
     let progress = |row: &Row, done: usize| {
         bar.set_position(done as u64);
         if row.outcome.is_failure() {
@@ -154,31 +168,38 @@ fn report(args: &ConformArgs) -> anyhow::Result<Report> {
         }
     };
     let mut settings = Settings {
-        worker: &|| worker_command(&program, args),
+        worker: &|| worker_command(&program, args, device),
         jobs: 1,
         patience: Duration::from_secs(args.patience),
         progress: &progress,
-        keep_replay: &|task, case, text| replay::keep(&args.failures, args.device, task, case, text),
+        keep_replay: &|task, case, text| replay::keep(&args.failures, device, task, case, text),
         is_interrupted: &interrupt::requested,
     };
-    let device = supervisor::describe(&settings)
-        .map_err(|error| anyhow::anyhow!("cannot test `{}`: {error}", args.device))?;
+    let described = match args.in_process {
+        true => Settings::describe_here(device),
+        false => supervisor::describe(&settings),
+    };
+    let description = described.map_err(|error| anyhow::anyhow!("cannot test `{device}`: {error}"))?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let is_processor =
-        device.is_software || !matches!(args.device, DeviceName::Cuda(_) | DeviceName::Vulkan(_));
+        description.is_software || !matches!(device, DeviceName::Cuda(_) | DeviceName::Vulkan(_));
     settings.jobs = match args.jobs {
         Some(jobs) => jobs as usize,
         None if is_processor => processors,
+        None if suite == Suite::Soak => processors.min(4),
         None => processors.min(2),
     };
     interrupt::defer_first_interrupt();
-    let rows = supervisor::run(tasks, &settings)?;
+    let rows = match args.in_process {
+        true => supervisor::run_here(&tasks, device, args.plant, &settings),
+        false => supervisor::run(tasks, &settings)?,
+    };
     bar.finish_and_clear();
     Ok(Report {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         profile: PROFILE.to_owned(),
-        device,
+        device: description,
         suite,
         seconds: start.elapsed().as_secs_f64(),
         is_interrupted: interrupt::requested(),
@@ -187,9 +208,9 @@ fn report(args: &ConformArgs) -> anyhow::Result<Report> {
     })
 }
 
-fn worker_command(program: &Path, args: &ConformArgs) -> Command {
+fn worker_command(program: &Path, args: &ConformArgs, device: DeviceName) -> Command {
     let mut command = Command::new(program);
-    command.args(["conform", "--worker", "--device"]).arg(args.device.to_string());
+    command.args(["conform", "--worker", "--device"]).arg(device.to_string());
     if let Some(fault) = args.plant {
         command.args(["--plant", fault.name()]);
     }

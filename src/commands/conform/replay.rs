@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use unisonic_conform::replay::Replay;
-use unisonic_conform::suite::Task;
+use unisonic_conform::suite::{Suite, Task};
 use unisonic_conform::{Opened, Variant, open};
 use unisonic_devices::DeviceName;
 
@@ -37,8 +37,8 @@ pub fn keep(folder: &Path, device: DeviceName, task: &Task, case: &str, text: &s
     }
 }
 
-/// Runs the case of a file on a device.
-pub fn run(path: &Path, device: DeviceName) -> anyhow::Result<ExitCode> {
+/// Runs the case of a file on a device; if it fails there, the file as it is of that device goes to a folder.
+pub fn run(path: &Path, device: DeviceName, failures: &Path) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let replay = Replay::parse(&text).with_context(|| format!("cannot replay {}", path.display()))?;
     let variant = replay.note("variant").and_then(Variant::from_name).unwrap_or(Variant::AsItIs);
@@ -49,7 +49,7 @@ pub fn run(path: &Path, device: DeviceName) -> anyhow::Result<ExitCode> {
     let Opened::Kernels(mut kernels) = opened else {
         bail!("`{device}` runs no kernels; give another --device");
     };
-    let outcome = replay.run(&mut *kernels);
+    let (outcome, now) = replay.run_again(&mut *kernels);
     let reason = outcome.reason().map_or(String::new(), |reason| format!(": {reason}"));
     let facts = kernels.facts();
     write_stdout(&format!(
@@ -59,5 +59,13 @@ pub fn run(path: &Path, device: DeviceName) -> anyhow::Result<ExitCode> {
         facts.driver,
         outcome.word()
     ))?;
+    if outcome.is_failure() {
+        let group = replay.note("case").unwrap_or("replay").to_owned();
+        let variant = variant.name().to_owned();
+        let task = Task { group, variant, suite: Suite::Quick, skip: 0 };
+        if let Some(path) = keep(failures, device, &task, "replayed", &now.text()) {
+            say(format_args!("as it is on this device: {path}"));
+        }
+    }
     Ok(if outcome.is_failure() { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }

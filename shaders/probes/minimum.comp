@@ -1,0 +1,16 @@
+// The smaller and the larger of two floats. Kernels compare integers instead.
+#version 460
+#extension GL_EXT_buffer_reference : require
+
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Input { uint words[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Output { uint words[]; };
+// A launch's record: addresses, then parameters.
+layout(push_constant, std430) uniform Record { Input x; Output y; };
+layout(local_size_x = 64) in;
+
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    float a = uintBitsToFloat(x.words[2 * i]), b = uintBitsToFloat(x.words[2 * i + 1]);
+    y.words[2 * i] = floatBitsToUint(min(a, b));
+    y.words[2 * i + 1] = floatBitsToUint(max(a, b));
+}
