@@ -14,7 +14,7 @@ mod scheduler;
 
 use std::sync::Arc;
 
-use crate::draft::Drafter;
+use crate::draft::{DraftStats, Drafter};
 use crate::{Completion, EngineError, Sample};
 
 pub use scheduler::Scheduler;
@@ -65,6 +65,19 @@ pub enum Event<'a> {
         /// Why; the others go on.
         error: EngineError,
     },
+}
+
+/// How far a request that runs has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestProgress {
+    /// Which.
+    pub id: RequestId,
+    /// Tokens whose keys and values are there, of prompt and answer.
+    pub known_tokens: usize,
+    /// Tokens that were generated.
+    pub generated_tokens: usize,
+    /// What guessing has done.
+    pub drafts: DraftStats,
 }
 
 /// How many requests a scheduler takes.

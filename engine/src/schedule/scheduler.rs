@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::job::{Job, Running};
 use super::rows::{Wish, share};
-use super::{Event, Request, RequestId, ScheduleLimits, SubmitError};
+use super::{Event, Request, RequestId, RequestProgress, ScheduleLimits, SubmitError};
 use crate::draft::Load;
 use crate::generate::{Budget, Generation};
 use crate::step::{Look, Part};
@@ -47,6 +47,16 @@ impl Scheduler {
     /// Requests that run.
     pub fn running(&self) -> usize {
         self.running.len()
+    }
+
+    /// How far each request that runs has come, the oldest first.
+    pub fn progress(&self) -> impl Iterator<Item = RequestProgress> {
+        self.running.iter().map(|Running { job, session, .. }| RequestProgress {
+            id: job.id,
+            known_tokens: session.tokens().len(),
+            generated_tokens: job.generation.generated().len(),
+            drafts: job.generation.stats(),
+        })
     }
 
     /// Takes a request, which waits until there is room.

@@ -10,14 +10,15 @@ use serde_json::{Value as Json, json};
 use unisonic_engine::chat::{ChatOptions, Message, encode_chat};
 use unisonic_engine::tokenizer::{Specials, TokenKind};
 
-use super::answer::{Event, Format, Usage, answer};
+use super::MAX_LOGPROBS;
+use super::answer::{Event, Format, Usage};
 use super::head::Head;
 use super::messages::{MessageJson, messages};
 use super::params::{Params, check_prompt};
 use super::parts::{MARKS, Part, Rules};
 use super::reply::Reply;
+use super::task::{self, Task};
 use super::tools::{Calls, ToolFields, Tools, tell};
-use super::{MAX_LOGPROBS, compute, read};
 use crate::app::App;
 use crate::body;
 use crate::error::ApiError;
@@ -35,44 +36,36 @@ pub struct Request {
 
 /// Answers a conversation.
 pub async fn handle(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
-    let model = app.model()?;
-    let bytes = read(&app, body).await?;
-    let (of, with, id) = (Arc::clone(&app), Arc::clone(&model), app.id("chatcmpl"));
-    let task = compute(move || Task::read(&of.options, &with, id, &bytes)).await?;
-    let answers = app.submit(&model, task.choices)?;
-    answer(task.format, answers, task.prompt_tokens, task.streams).await
+    task::handle(app, body, "chatcmpl", read).await
 }
 
-pub(super) struct Task {
-    choices: Vec<Choice>,
-    format: Chat,
-    prompt_tokens: usize,
-    streams: bool,
-}
-
-impl Task {
-    pub(super) fn read(options: &Options, model: &Model, id: String, bytes: &[u8]) -> Result<Self, ApiError> {
-        let request: Request = body::parse(bytes)?;
-        let params = body::parse::<Params>(bytes)?.check(options, model)?;
-        let logprobs = request.logprobs()?;
-        let tools = body::parse::<ToolFields>(bytes)?.check()?;
-        let (ids, rules) = prompt("messages", options, model, messages(request.messages)?, &tools)?;
-        check_prompt("messages", &ids, model)?;
-        let max_tokens = params.max_tokens.or(options.max_tokens);
-        let shown = if rules.reasons || rules.calls.is_some() { marks(model) } else { Vec::new() };
-        let choice = |i| {
-            let choice = params.choice(model, i, ids.clone(), max_tokens, logprobs)?;
-            Ok::<_, ApiError>(Choice { shown: shown.clone(), ..choice })
-        };
-        let choices = (0..params.n).map(choice).collect::<Result<Vec<_>, _>>()?;
-        let format = Chat {
-            head: Head::new(id, model, params.seed),
-            include_usage: params.include_usage,
-            has_logprobs: logprobs.is_some(),
-            choices: choices.iter().map(|_| Reply::new(rules)).collect(),
-        };
-        Ok(Self { choices, format, prompt_tokens: ids.len(), streams: params.stream })
-    }
+/// Reads a request.
+pub(super) fn read(
+    options: &Options,
+    model: &Model,
+    id: String,
+    bytes: &[u8],
+) -> Result<Task<Chat>, ApiError> {
+    let request: Request = body::parse(bytes)?;
+    let params = body::parse::<Params>(bytes)?.check(options, model)?;
+    let logprobs = request.logprobs()?;
+    let tools = body::parse::<ToolFields>(bytes)?.check()?;
+    let (ids, rules) = prompt("messages", options, model, messages(request.messages)?, &tools)?;
+    check_prompt("messages", &ids, model)?;
+    let max_tokens = params.max_tokens.or(options.max_tokens);
+    let shown = if rules.reasons || rules.calls.is_some() { marks(model) } else { Vec::new() };
+    let choice = |i| {
+        let choice = params.choice(model, i, ids.clone(), max_tokens, logprobs)?;
+        Ok::<_, ApiError>(Choice { shown: shown.clone(), ..choice })
+    };
+    let choices = (0..params.n).map(choice).collect::<Result<Vec<_>, _>>()?;
+    let format = Chat {
+        head: Head::new(id, model, params.seed),
+        include_usage: params.include_usage,
+        has_logprobs: logprobs.is_some(),
+        choices: choices.iter().map(|_| Reply::new(rules)).collect(),
+    };
+    Ok(Task { choices, format, prompt_tokens: ids.len(), streams: params.stream })
 }
 
 impl Request {
@@ -130,7 +123,7 @@ pub(super) fn marks(model: &Model) -> Vec<u32> {
 }
 
 /// What the answers look like.
-struct Chat {
+pub(super) struct Chat {
     head: Head,
     include_usage: bool,
     has_logprobs: bool,

@@ -11,16 +11,17 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value as Json, json};
 use unisonic_engine::tokenizer::Specials;
 
-use super::answer::{Event, Format, Usage, answer};
+use super::MAX_LOGPROBS;
+use super::answer::{Event, Format, Usage};
 use super::head::Head;
 use super::params::{Params, check_prompt};
-use super::{MAX_LOGPROBS, compute, read};
+use super::task::{self, Task};
 use crate::app::App;
 use crate::body;
 use crate::error::ApiError;
 use crate::model::Model;
 use crate::options::Options;
-use crate::worker::{Choice, End, Piece, TokenInfo};
+use crate::worker::{End, Piece, TokenInfo};
 
 /// OpenAI's default.
 const DEFAULT_MAX_TOKENS: u32 = 16;
@@ -37,45 +38,37 @@ pub struct Request {
 
 /// Goes on with prompts.
 pub async fn handle(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
-    let model = app.model()?;
-    let bytes = read(&app, body).await?;
-    let (of, with, id) = (Arc::clone(&app), Arc::clone(&model), app.id("cmpl"));
-    let task = compute(move || Task::read(&of.options, &with, id, &bytes)).await?;
-    let answers = app.submit(&model, task.choices)?;
-    answer(task.format, answers, task.prompt_tokens, task.streams).await
+    task::handle(app, body, "cmpl", read).await
 }
 
-pub(super) struct Task {
-    choices: Vec<Choice>,
-    format: Completions,
-    prompt_tokens: usize,
-    streams: bool,
-}
-
-impl Task {
-    pub(super) fn read(options: &Options, model: &Model, id: String, bytes: &[u8]) -> Result<Self, ApiError> {
-        let request: Request = body::parse(bytes)?;
-        let params = body::parse::<Params>(bytes)?.check(options, model)?;
-        request.check(params.n)?;
-        let max_tokens = Some(params.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
-        let mut choices = Vec::new();
-        let mut prompt_tokens = 0;
-        for (name, prompt) in request.prompt.named() {
-            let ids = prompt.ids(&name, model)?;
-            check_prompt(&name, &ids, model)?;
-            prompt_tokens += ids.len();
-            for i in 0..params.n {
-                choices.push(params.choice(model, i, ids.clone(), max_tokens, request.logprobs)?);
-            }
+/// Reads a request.
+pub(super) fn read(
+    options: &Options,
+    model: &Model,
+    id: String,
+    bytes: &[u8],
+) -> Result<Task<Completions>, ApiError> {
+    let request: Request = body::parse(bytes)?;
+    let params = body::parse::<Params>(bytes)?.check(options, model)?;
+    request.check(params.n)?;
+    let max_tokens = Some(params.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
+    let mut choices = Vec::new();
+    let mut prompt_tokens = 0;
+    for (name, prompt) in request.prompt.named() {
+        let ids = prompt.ids(&name, model)?;
+        check_prompt(&name, &ids, model)?;
+        prompt_tokens += ids.len();
+        for i in 0..params.n {
+            choices.push(params.choice(model, i, ids.clone(), max_tokens, request.logprobs)?);
         }
-        let format = Completions {
-            head: Head::new(id, model, params.seed),
-            include_usage: params.include_usage,
-            has_logprobs: request.logprobs.is_some(),
-            choices: choices.iter().map(|_| Text::default()).collect(),
-        };
-        Ok(Self { choices, format, prompt_tokens, streams: params.stream })
     }
+    let format = Completions {
+        head: Head::new(id, model, params.seed),
+        include_usage: params.include_usage,
+        has_logprobs: request.logprobs.is_some(),
+        choices: choices.iter().map(|_| Text::default()).collect(),
+    };
+    Ok(Task { choices, format, prompt_tokens, streams: params.stream })
 }
 
 impl Request {
@@ -215,7 +208,7 @@ impl<'de> Deserialize<'de> for Element {
 }
 
 /// What the answers look like.
-struct Completions {
+pub(super) struct Completions {
     head: Head,
     include_usage: bool,
     has_logprobs: bool,

@@ -12,6 +12,7 @@ mod params;
 mod parts;
 mod reply;
 pub mod responses;
+mod task;
 pub mod tokens;
 mod tools;
 
@@ -50,7 +51,8 @@ pub async fn health(State(app): State<Arc<App>>) -> Response {
 /// Counters, gauges and histograms.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     let content_type = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-    ([(header::CONTENT_TYPE, content_type)], app.metrics.text()).into_response()
+    let model = app.model().ok();
+    ([(header::CONTENT_TYPE, content_type)], app.metrics.text(model.as_deref())).into_response()
 }
 
 /// Reads the body of a request.
@@ -77,9 +79,9 @@ async fn compute<T: Send + 'static>(
 pub fn check_request(options: &Options, model: &Model, bytes: &[u8]) -> Vec<ApiError> {
     let id = String::new;
     let errors = [
-        chat::Task::read(options, model, id(), bytes).err(),
-        completions::Task::read(options, model, id(), bytes).err(),
-        responses::Task::read(options, model, id(), bytes).err(),
+        chat::read(options, model, id(), bytes).err(),
+        completions::read(options, model, id(), bytes).err(),
+        responses::read(options, model, id(), bytes).err(),
         body::parse::<tokens::TokenizeRequest>(bytes).err(),
         body::parse::<tokens::DetokenizeRequest>(bytes).err(),
     ];

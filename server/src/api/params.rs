@@ -22,6 +22,8 @@ const STOPS_MAX: usize = 64;
 const STOP_LEN_MAX_BYTES: usize = 1024;
 /// The bias from which on OpenAI's documentation says that a token is never chosen.
 const NEVER_BIAS: f64 = -100.0;
+/// The field that says what an answer has to be.
+const RESPONSE_FORMAT: &str = "response_format";
 
 /// Fields of a request that say how its answer comes about.
 #[derive(Debug, Default, Deserialize)]
@@ -51,6 +53,9 @@ pub struct Params {
     max_completion_tokens: Option<u32>,
     cache_salt: Option<String>,
     response_format: Option<ResponseFormat>,
+    /// The field that the format comes from, if not `response_format`.
+    #[serde(skip)]
+    format_param: Option<&'static str>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -60,11 +65,11 @@ struct StreamOptions {
 
 /// What the answer has to be: text, any JSON, or JSON of a schema.
 #[derive(Debug, Deserialize)]
-struct ResponseFormat {
+pub struct ResponseFormat {
     #[serde(rename = "type")]
     kind: String,
     json_schema: Option<JsonSchema>,
-    /// llama.cpp's place for it.
+    /// The place for it in responses, and at llama.cpp.
     schema: Option<Data>,
 }
 
@@ -74,7 +79,8 @@ struct JsonSchema {
 }
 
 impl ResponseFormat {
-    fn constraint(self) -> Result<Option<Constraint>, ApiError> {
+    /// `param` is the field that it comes from.
+    fn constraint(self, param: &str) -> Result<Option<Constraint>, ApiError> {
         let schema = self.json_schema.and_then(|of| of.schema).or(self.schema);
         match (self.kind.as_str(), schema) {
             ("text", _) => Ok(None),
@@ -83,11 +89,12 @@ impl ResponseFormat {
                 Ok(Some(Constraint::new(ConstraintKind::JsonSchema, schema.to_string())))
             }
             ("json_schema", None) => {
-                Err(ApiError::field("response_format.json_schema.schema", "it is missing"))
+                let of = if param == RESPONSE_FORMAT { ".json_schema" } else { "" };
+                Err(ApiError::field(format!("{param}{of}.schema"), "it is missing"))
             }
             (kind, _) => {
                 let problem = format!("{kind:?} is not supported, only text, json_object and json_schema");
-                Err(ApiError::unsupported("response_format.type", problem))
+                Err(ApiError::unsupported(format!("{param}.type"), problem))
             }
         }
     }
@@ -110,9 +117,19 @@ pub struct Checked {
     salt: Vec<u8>,
     /// What the answer has to follow.
     constraint: Option<Constraint>,
+    /// The field that says so.
+    format_param: &'static str,
 }
 
 impl Params {
+    /// With a format that the request has in another field.
+    pub fn with_format(self, param: &'static str, format: Option<ResponseFormat>) -> Self {
+        match format {
+            Some(format) => Self { response_format: Some(format), format_param: Some(param), ..self },
+            None => self,
+        }
+    }
+
     /// Checks everything, in the place of the defaults.
     pub fn check(self, options: &Options, model: &Model) -> Result<Checked, ApiError> {
         let stream = self.stream.unwrap_or(false);
@@ -131,7 +148,8 @@ impl Params {
         };
         let sampler = self.sampler(&options.sampler)?;
         sampler.check(model.vocab_len)?;
-        let constraint = self.response_format.map(ResponseFormat::constraint).transpose()?.flatten();
+        let format_param = self.format_param.unwrap_or(RESPONSE_FORMAT);
+        let constraint = self.response_format.map(|of| of.constraint(format_param)).transpose()?.flatten();
         Ok(Checked {
             n,
             stream,
@@ -142,6 +160,7 @@ impl Params {
             stops,
             salt: self.cache_salt.unwrap_or_default().into_bytes(),
             constraint,
+            format_param,
         })
     }
 
@@ -224,7 +243,7 @@ impl Checked {
     ) -> Result<Box<dyn Sample>, ApiError> {
         let Some(constraint) = &self.constraint else { return Ok(Box::new(sampler)) };
         let grammar = model.grammars().and_then(|grammars| grammars.compile(constraint));
-        let grammar = grammar.map_err(|error| ApiError::field("response_format", error))?;
+        let grammar = grammar.map_err(|error| ApiError::field(self.format_param, error))?;
         Ok(Box::new(ConstrainedSampler::new(sampler, grammar, start)))
     }
 }

@@ -11,14 +11,14 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use unisonic_engine::chat::Data;
 
-use super::answer::{Event, Format, Usage, answer};
+use super::answer::{Event, Format, Usage};
 use super::chat::{marks, prompt};
 use super::head::Head;
 use super::items::Input;
-use super::params::{Params, check_prompt};
+use super::params::{Params, ResponseFormat, check_prompt};
 use super::parts::{Part, Parts};
+use super::task::{self, Task};
 use super::tools::{Call, ToolFields};
-use super::{compute, read};
 use crate::app::App;
 use crate::body;
 use crate::error::ApiError;
@@ -39,71 +39,52 @@ struct Request {
 
 #[derive(Debug, Deserialize)]
 struct TextFormat {
-    format: Option<Kind>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Kind {
-    #[serde(rename = "type")]
-    kind: String,
+    format: Option<ResponseFormat>,
 }
 
 /// Answers a conversation.
 pub async fn handle(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
-    let model = app.model()?;
-    let bytes = read(&app, body).await?;
-    let (of, with, id) = (Arc::clone(&app), Arc::clone(&model), app.id("resp"));
-    let task = compute(move || Task::read(&of.options, &with, id, &bytes)).await?;
-    let answers = app.submit(&model, vec![task.choice])?;
-    answer(task.format, answers, task.prompt_tokens, task.streams).await
+    task::handle(app, body, "resp", read).await
 }
 
-pub(super) struct Task {
-    choice: Choice,
-    format: Responses,
-    prompt_tokens: usize,
-    streams: bool,
-}
-
-impl Task {
-    pub(super) fn read(options: &Options, model: &Model, id: String, bytes: &[u8]) -> Result<Self, ApiError> {
-        let request: Request = body::parse(bytes)?;
-        let params = body::parse::<Params>(bytes)?.check(options, model)?;
-        if params.n != 1 {
-            return Err(ApiError::unsupported("n", "a response is one answer; leave it out"));
-        }
-        if request.previous_response_id.is_some() {
-            let problem = "responses are not stored; send the whole conversation as `input`";
-            return Err(ApiError::unsupported("previous_response_id", problem));
-        }
-        let format = request.text.and_then(|text| text.format);
-        if format.is_some_and(|format| format.kind != "text") {
-            let problem = "only \"text\" is supported here; /v1/chat/completions has `response_format`";
-            return Err(ApiError::unsupported("text.format.type", problem));
-        }
-        let tools =
-            ToolFields::flat(request.tools, request.tool_choice, request.parallel_tool_calls).check()?;
-        let messages = request.input.messages(request.instructions)?;
-        let (ids, rules) = prompt("input", options, model, messages, &tools)?;
-        check_prompt("input", &ids, model)?;
-        let prompt_tokens = ids.len();
-        let shown = if rules.reasons || rules.calls.is_some() { marks(model) } else { Vec::new() };
-        let max_tokens = params.max_tokens.or(options.max_tokens);
-        let choice = Choice { shown, ..params.choice(model, 0, ids, max_tokens, None)? };
-        let format = Responses {
-            head: Head::new(id, model, params.seed),
-            parts: Parts::new(rules),
-            output: Vec::new(),
-            open: None,
-            number: 0,
-            is_complete: true,
-        };
-        Ok(Self { choice, format, prompt_tokens, streams: params.stream })
+/// Reads a request.
+pub(super) fn read(
+    options: &Options,
+    model: &Model,
+    id: String,
+    bytes: &[u8],
+) -> Result<Task<Responses>, ApiError> {
+    let request: Request = body::parse(bytes)?;
+    let format = request.text.and_then(|text| text.format);
+    let params = body::parse::<Params>(bytes)?.with_format("text.format", format).check(options, model)?;
+    if params.n != 1 {
+        return Err(ApiError::unsupported("n", "a response is one answer; leave it out"));
     }
+    if request.previous_response_id.is_some() {
+        let problem = "responses are not stored; send the whole conversation as `input`";
+        return Err(ApiError::unsupported("previous_response_id", problem));
+    }
+    let tools = ToolFields::flat(request.tools, request.tool_choice, request.parallel_tool_calls).check()?;
+    let messages = request.input.messages(request.instructions)?;
+    let (ids, rules) = prompt("input", options, model, messages, &tools)?;
+    check_prompt("input", &ids, model)?;
+    let prompt_tokens = ids.len();
+    let shown = if rules.reasons || rules.calls.is_some() { marks(model) } else { Vec::new() };
+    let max_tokens = params.max_tokens.or(options.max_tokens);
+    let choice = Choice { shown, ..params.choice(model, 0, ids, max_tokens, None)? };
+    let format = Responses {
+        head: Head::new(id, model, params.seed),
+        parts: Parts::new(rules),
+        output: Vec::new(),
+        open: None,
+        number: 0,
+        is_complete: true,
+    };
+    Ok(Task { choices: vec![choice], format, prompt_tokens, streams: params.stream })
 }
 
 /// What the answer looks like.
-struct Responses {
+pub(super) struct Responses {
     head: Head,
     parts: Parts,
     /// Items that are complete.

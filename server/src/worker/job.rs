@@ -7,14 +7,14 @@ use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use unisonic_engine::draft::{Drafter, NgramDrafter};
 use unisonic_engine::sampling::logprobs;
-use unisonic_engine::schedule::Request;
+use unisonic_engine::schedule::{Request, RequestProgress};
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_engine::{Completion, Stop};
 
 use super::text::TextStream;
 use super::{Choice, End, Finish, Output, Piece};
 use crate::error::ApiError;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Progress, Slot};
 
 /// A choice under way.
 pub struct Job {
@@ -29,6 +29,8 @@ pub struct Job {
     stopped: bool,
     submitted: Instant,
     first_token: Option<Instant>,
+    /// From when it runs.
+    slot: Option<Slot>,
     /// Given back before the client hears of the end, or when the job is dropped.
     place: Option<OwnedSemaphorePermit>,
 }
@@ -57,6 +59,7 @@ impl Job {
             stopped: false,
             submitted,
             first_token: None,
+            slot: None,
             place,
         }
     }
@@ -79,6 +82,22 @@ impl Job {
     /// Whether nobody wants it any more.
     pub(super) fn is_left(&self) -> bool {
         self.outputs.is_closed()
+    }
+
+    /// It runs, and has come so far.
+    pub(super) fn observe(&mut self, now: &RequestProgress, metrics: &Metrics) {
+        let progress = Progress {
+            submitted: self.submitted,
+            prompt_tokens: self.prompt_tokens,
+            known_tokens: now.known_tokens,
+            generated_tokens: now.generated_tokens,
+            drafted_tokens: now.drafts.drafted,
+            accepted_tokens: now.drafts.accepted,
+        };
+        match &self.slot {
+            Some(slot) => slot.set(progress),
+            None => self.slot = Some(metrics.slots.take(progress)),
+        }
     }
 
     /// Takes a token; breaks at the end of the text.
@@ -119,12 +138,14 @@ impl Job {
             let seconds = (now - first).as_secs_f64() / (generated_tokens - 1) as f64;
             metrics.seconds_per_token.observe(seconds);
         }
+        self.slot = None;
         self.place = None;
         self.send(Output::End(End { finish, generated_tokens }));
     }
 
     /// It cannot go on.
     pub(super) fn fail(mut self, error: ApiError) {
+        self.slot = None;
         self.place = None;
         self.send(Output::Failed(error));
     }

@@ -62,7 +62,7 @@ impl Worker {
         let mut jobs = HashMap::new();
         loop {
             if jobs.is_empty() {
-                self.observe(&scheduler);
+                self.observe(&scheduler, &mut jobs);
                 match self.commands.blocking_recv() {
                     Some(Command::Run(new)) => self.take(new, &mut scheduler, &mut jobs),
                     Some(Command::Stop) | None => return Left::Stopped,
@@ -78,7 +78,7 @@ impl Worker {
             if jobs.is_empty() {
                 continue;
             }
-            self.observe(&scheduler);
+            self.observe(&scheduler, &mut jobs);
             if let Err(error) = self.step(&mut scheduler, &mut jobs)
                 && let Some(left) = self.fail_all(&error, &mut scheduler, &mut jobs)
             {
@@ -164,7 +164,7 @@ impl Worker {
         Some(Left::Broken)
     }
 
-    fn observe(&self, scheduler: &Scheduler) {
+    fn observe(&self, scheduler: &Scheduler, jobs: &mut HashMap<RequestId, Job>) {
         let pages = scheduler.engine().page_use();
         let metrics = &*self.metrics;
         metrics.running.set(scheduler.running() as i64);
@@ -172,6 +172,11 @@ impl Worker {
         metrics.kv_pages_held.set(pages.held as i64);
         metrics.kv_pages_cached.set(pages.cached as i64);
         metrics.kv_pages_free.set(pages.free as i64);
+        for progress in scheduler.progress() {
+            if let Some(job) = jobs.get_mut(&progress.id) {
+                job.observe(&progress, metrics);
+            }
+        }
     }
 }
 

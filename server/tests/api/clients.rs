@@ -8,7 +8,7 @@ use axum::http::Request;
 use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
@@ -178,6 +178,32 @@ async fn a_client_that_sends_no_head_is_cut_off() {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
+}
+
+/// What does not fit into the buffers between waits for the client, and not for ever.
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut_off() {
+    let options =
+        Options { client_timeout: Duration::from_millis(300), max_connections: 1, ..Options::default() };
+    let of = Listening::new(options, &Fault::default()).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut slow = socket.connect(of.address.parse().unwrap()).await.unwrap();
+    // An answer of some 12 MB.
+    let body = json!({ "content": "a".repeat(3_000_000) }).to_string();
+    let head =
+        format!("POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+    slow.write_all((head + &body).as_bytes()).await.unwrap();
+    slow.readable().await.unwrap();
+    // There may be one connection: this one is taken when the other has been cut off.
+    let mut next = TcpStream::connect(&of.address).await.unwrap();
+    next.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    assert!(read_until(&mut next, "\"status\"").await.starts_with("HTTP/1.1 200"));
+    let mut answer = Vec::new();
+    let end = slow.read_to_end(&mut answer).await;
+    let head = String::from_utf8_lossy(&answer[..200]).to_lowercase();
+    let len = head.split_once("content-length: ").unwrap().1.split_once("\r\n").unwrap().0;
+    assert!(answer.len() < len.parse().unwrap(), "the answer came whole: {end:?}");
 }
 
 /// What a client asked and got, or that it left.

@@ -86,6 +86,38 @@ async fn metrics_count() {
 }
 
 #[tokio::test]
+async fn metrics_tell_of_each_request_that_runs() {
+    let fault = Fault::default();
+    let server = Server::start(Options::default(), loader(fault.clone())).await;
+    let model = r#"unisonic_model{model="tiny",device="cpu",profile="u1",context_tokens="256"}"#;
+    assert_eq!(server.metric(model).await, 1.0);
+    assert!(server.metric("process_resident_memory_bytes").await > 1e6);
+    assert!(server.metric("process_cpu_seconds_total").await > 0.0);
+    fault.slow(20);
+    let body = chat("hi", serde_json::json!({ "logit_bias": { "2": -100 }, "n": 2, "max_tokens": 100 }));
+    let running = async {
+        // Polls, so that the request goes on.
+        let pause = || tokio::time::sleep(std::time::Duration::from_millis(5));
+        while !server.get("/metrics").await.text.contains(r#"unisonic_slot_prompt_tokens{slot="1"}"#) {
+            pause().await;
+        }
+        let prompt_tokens = server.metric(r#"unisonic_slot_prompt_tokens{slot="1"}"#).await;
+        while server.metric(r#"unisonic_slot_generated_tokens{slot="0"}"#).await < 2.0 {
+            pause().await;
+        }
+        let known = server.metric(r#"unisonic_slot_known_tokens{slot="0"}"#).await;
+        assert!((prompt_tokens..prompt_tokens + 100.0).contains(&known), "{known}");
+        assert!(server.metric(r#"unisonic_slot_seconds{slot="0"}"#).await > 0.0);
+        server.metric(r#"unisonic_slot_drafted_tokens{slot="0"}"#).await;
+        fault.slow(0);
+        prompt_tokens
+    };
+    let (answer, prompt_tokens) = tokio::join!(server.json("/v1/chat/completions", &body), running);
+    assert_eq!(answer["usage"]["prompt_tokens"].as_f64(), Some(prompt_tokens));
+    assert!(!server.get("/metrics").await.text.contains("slot="));
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_said_in_json() {
     let server = Server::new().await;
     for (path, status) in [("/nothing", 404), ("/v1/models/other", 404), ("/v1/completions", 405)] {

@@ -56,6 +56,16 @@ async fn a_response_is_the_chats_answer() {
 }
 
 #[tokio::test]
+async fn a_response_follows_a_schema() {
+    let server = Server::new().await;
+    let schema = json!({ "enum": ["Paris", "Rome"] });
+    let format = json!({ "type": "json_schema", "name": "city", "strict": true, "schema": schema });
+    let answer = server.json(PATH, &ask(json!({ "text": { "format": format } }))).await;
+    let text = answer["output"][0]["content"][0]["text"].as_str().unwrap();
+    assert!(["\"Paris\"", "\"Rome\""].contains(&text), "{answer}");
+}
+
+#[tokio::test]
 async fn calls_and_results_are_items() {
     let server = Server::start(Options::default(), with_words("<|python_tag|>")).await;
     let call = json!({ "type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}" });
@@ -74,7 +84,12 @@ async fn what_is_wrong_is_named() {
         (json!({ "input": [{ "content": "a" }] }), "input[0].role"),
         (json!({ "input": [{ "type": "image" }] }), "input[0].type"),
         (json!({ "previous_response_id": "resp_1" }), "previous_response_id"),
-        (json!({ "text": { "format": { "type": "json_schema" } } }), "text.format.type"),
+        (json!({ "text": { "format": { "type": "regex" } } }), "text.format.type"),
+        (json!({ "text": { "format": { "type": "json_schema" } } }), "text.format.schema"),
+        (
+            json!({ "text": { "format": { "type": "json_schema", "schema": { "$ref": "#/no" } } } }),
+            "text.format",
+        ),
         (json!({ "tools": [{ "type": "web_search" }] }), "tools[0].type"),
     ] {
         server.refused(PATH, &ask(more), param).await;

@@ -1,5 +1,11 @@
 //! What `/metrics` tells.
+//!
+//! `slots` is what runs just now, request by request; `process` what the system knows of us.
 
+mod process;
+mod slots;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
@@ -9,14 +15,17 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// Labels of a counted answer: the route and its HTTP status.
-type OfAnswer = Vec<(&'static str, String)>;
+use crate::model::Model;
+pub use slots::{Progress, Slot, Slots};
+
+/// Names and values.
+type Labels = Vec<(&'static str, String)>;
 
 /// Counters, gauges and histograms of a server.
 #[derive(Default)]
 pub struct Metrics {
     /// Answers by `route` and `status`.
-    pub answers: Family<OfAnswer, Counter>,
+    pub answers: Family<Labels, Counter>,
     /// Choices that run.
     pub running: Gauge,
     /// Choices that wait.
@@ -49,6 +58,8 @@ pub struct Metrics {
     pub seconds_per_token: Seconds,
     /// From a request's arrival to its end.
     pub request_seconds: Seconds,
+    /// What runs just now.
+    pub slots: Arc<Slots>,
 }
 
 /// A histogram of times.
@@ -88,10 +99,15 @@ impl Metrics {
         self.answers.get_or_create(&labels).inc();
     }
 
-    /// All of it in the text format of Prometheus (OpenMetrics).
-    pub fn text(&self) -> String {
-        let mut registry = Registry::with_prefix("unisonic");
-        let r = &mut registry;
+    /// All of it in the text format of Prometheus (OpenMetrics), and what answers, if anything does.
+    pub fn text(&self, model: Option<&Model>) -> String {
+        let mut registry = Registry::default();
+        process::register(&mut registry);
+        let r = registry.sub_registry_with_prefix("unisonic");
+        if let Some(model) = model {
+            register_model(r, model);
+        }
+        self.slots.register(r);
         r.register("http_answers", "Answers by route and status", self.answers.clone());
         r.register("requests_running", "Choices that run", self.running.clone());
         r.register("requests_waiting", "Choices that wait", self.waiting.clone());
@@ -122,4 +138,17 @@ impl Metrics {
         let _ = encode(&mut text, &registry);
         text
     }
+}
+
+/// A gauge that is 1, whose labels say what answers.
+fn register_model(registry: &mut Registry, model: &Model) {
+    let info = Family::<Labels, Gauge>::default();
+    let labels = vec![
+        ("model", model.name.clone()),
+        ("device", model.device.clone()),
+        ("profile", model.profile.clone()),
+        ("context_tokens", model.context_len.to_string()),
+    ];
+    info.get_or_create(&labels).set(1);
+    registry.register("model", "What answers", info);
 }
