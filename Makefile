@@ -15,7 +15,7 @@ TARGET ?= gguf
 SECONDS ?= 3600
 WORKERS ?= 1
 
-.PHONY: help run model fixtures vocabularies ptxas spirv-tools swiftshader mesa test test-quick test-full test-aarch64 test-vulkan fmt lint deny sbom vendor fuzz clean-data
+.PHONY: help run model fixtures vocabularies ptxas spirv-tools swiftshader mesa clients test test-quick test-full test-aarch64 test-vulkan fmt lint deny sbom vendor fuzz clean-data
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ spirv-tools: ## fetch the validator of SPIR-V (7 MB) into .fixtures/tools/, whic
 swiftshader: ## fetch SwiftShader (30 MB) into .fixtures/tools/, a Vulkan driver that lacks much (Debian only)
 	@scripts/fetch-swiftshader.sh
 
+clients: ## fetch OpenAI's clients for Python and Node into .fixtures/clients/, which then test the server
+	@scripts/fetch-clients.sh
+
 mesa: ## fetch Mesa 26's llvmpipe (70 MB) into .fixtures/tools/, a Vulkan driver that multiplies matrices (Debian only)
 	@scripts/fetch-mesa.sh
 
@@ -56,6 +59,7 @@ test-quick: ## tests that need no download
 test: fixtures ptxas spirv-tools ## what CI runs: quick, the tiny models, SmolLM2-135M, PTX assembled and SPIR-V validated
 	@scripts/fetch-model.sh smollm2-135m
 	@scripts/fetch-swiftshader.sh || echo "skipped: SwiftShader could not be fetched" >&2
+	@scripts/fetch-clients.sh || echo "skipped: OpenAI's clients could not be fetched" >&2
 	UNISONIC_TIER=ci $(CARGO_TEST) --lib --bins --tests
 	@scripts/left-out.sh ci
 	UNISONIC_TIER=ci $(CARGO_TEST) --doc
@@ -65,6 +69,7 @@ test-full: fixtures ptxas spirv-tools ## everything: also Gemma 3 270M, Qwen2.5-
 	@scripts/fetch-model.sh qwen2.5-coder-0.5b || echo "skipped: Qwen2.5-Coder-0.5B could not be fetched" >&2
 	@scripts/fetch-swiftshader.sh || echo "skipped: SwiftShader could not be fetched" >&2
 	@scripts/fetch-mesa.sh || echo "skipped: Mesa 26 could not be fetched" >&2
+	@scripts/fetch-clients.sh || echo "skipped: OpenAI's clients could not be fetched" >&2
 	@scripts/fetch-vocabs.sh || echo "skipped: llama.cpp's vocabularies could not be fetched" >&2
 	UNISONIC_TIER=full $(CARGO_TEST) --lib --bins --tests
 	@scripts/test-vulkan.sh --if-possible

@@ -24,6 +24,11 @@ swiftshader() {
         echo "  golden tokens on SwiftShader (30 MB)                                     make swiftshader"
 }
 
+clients() {
+    [ -f .fixtures/clients/python/version ] && [ -f .fixtures/clients/node/version ] ||
+        echo "  OpenAI's clients for Python and Node against the server                    make clients"
+}
+
 # The loader that finds devices.
 vulkan() {
     ldconfig -p 2>/dev/null | grep -qF libvulkan.so.1 ||
@@ -38,6 +43,7 @@ quick)
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
     assembling
     validating
+    clients
     vulkan
     vocabularies ;;
 ci)
@@ -46,6 +52,7 @@ ci)
     echo "  golden tokens: chunks above 147 rows; of most models and drivers, above 3  make test-full"
     assembling
     validating
+    clients
     vulkan
     swiftshader
     vocabularies ;;
@@ -56,6 +63,7 @@ full)
     [ -x .fixtures/tools/ptxas ] || left_out+=$'\n  PTX assembled for each GPU: there is no assembler for this machine'
     [ -f .fixtures/tools/mesa/complete ] || left_out+=$'\n  golden tokens on Mesa 26, which could not be fetched'
     [ -z "$(swiftshader)" ] || left_out+=$'\n  golden tokens on SwiftShader, which could not be fetched'
+    [ -z "$(clients)" ] || left_out+=$'\n'$(clients)
     [ -z "$(vulkan)" ] || left_out+=$'\n'$(vulkan)
     echo "left out of this tier (full):${left_out:- nothing}" ;;
 *) echo "usage: $0 quick|ci|full" >&2; exit 2 ;;

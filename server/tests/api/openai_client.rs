@@ -1,39 +1,51 @@
-//! The official Python client, in the tier full (DEVELOPERS.md, "Test tiers"), where it is installed (`pip install openai`).
+//! The official clients, in any tier once `make clients` has fetched them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use unisonic_server::Options;
 
 use crate::clients::Listening;
 use crate::common::with_words;
 
-/// Says past libtest's capture that the test was left out.
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "skipped: the openai client for Python ({why})");
+/// A file of `make clients`; none, and a line past libtest's capture that says so, before that.
+fn fetched(path: &str) -> Option<PathBuf> {
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.fixtures/clients").join(path);
+    if !fetched.exists() {
+        let _ = writeln!(
+            std::io::stderr().lock(),
+            "skipped: OpenAI's clients ({path} comes with `make clients`)"
+        );
+    }
+    fetched.exists().then_some(fetched)
 }
 
-fn python() -> PathBuf {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.venv/bin/python");
-    if own.exists() { own } else { "python3".into() }
+/// Runs a client against a server over the tiny model; it has to be content, and to leave nothing behind.
+async fn is_content(mut client: Command, script: &str) {
+    let options = Options { api_key: Some("secret".into()), ..Options::default() };
+    let of = Listening::with(options, with_words("<|python_tag|>")).await;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api").join(script);
+    client.arg(script).arg(format!("http://{}/v1", of.address));
+    let output = tokio::task::spawn_blocking(move || client.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
+    while of.server.app.in_use() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_python_client_is_content() {
-    if std::env::var("UNISONIC_TIER").as_deref() != Ok("full") {
-        return skipped("runs in tier full");
-    }
-    let installed = Command::new(python()).args(["-c", "import openai"]).output();
-    if !installed.is_ok_and(|output| output.status.success()) {
-        return skipped("not installed: pip install openai");
-    }
-    let options = Options { api_key: Some("secret".into()), ..Options::default() };
-    let of = Listening::with(options, with_words("<|python_tag|>")).await;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/openai_client.py");
-    let url = format!("http://{}/v1", of.address);
-    let run = move || Command::new(python()).arg(script).arg(url).output().unwrap();
-    let output = tokio::task::spawn_blocking(run).await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(of.server.app.in_use(), 0);
+    let Some(python) = fetched("python/bin/python") else { return };
+    is_content(Command::new(python), "openai_client.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_client_is_content() {
+    let Some(modules) = fetched("node/node_modules") else { return };
+    let mut node = Command::new("node");
+    node.env("NODE_PATH", modules);
+    is_content(node, "openai_client.cjs").await;
 }
