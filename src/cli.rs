@@ -14,8 +14,8 @@ use unisonic_planner::passes::{PASSES, check_off};
 
 use crate::cache_dir::CacheDirArg;
 use crate::commands::{
-    batch, bench, cache, completions, conform, devices, doctor, info, passes, perplexity, pull, run, serve,
-    synth, tokenize, tune, verify,
+    batch, bench, cache, chat, completions, conform, devices, doctor, info, passes, perplexity, pull, run,
+    serve, synth, tokenize, top, tune, verify,
 };
 use crate::numbers::whole;
 
@@ -24,7 +24,9 @@ Examples:
   unisonic pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M
   unisonic run model.gguf \"The capital of France is\"
   unisonic run --chat model.gguf \"What is the capital of France?\"
+  unisonic chat model.gguf
   unisonic serve model.gguf
+  unisonic top
   unisonic run --receipt answer.json model.gguf \"Once upon a time\"
   unisonic verify answer.json --device cuda:0
   unisonic batch questions.jsonl -o answers.jsonl --model model.gguf
@@ -54,7 +56,9 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     Run(Box<run::RunArgs>),
+    Chat(Box<chat::ChatArgs>),
     Serve(Box<serve::ServeArgs>),
+    Top(top::TopArgs),
     Verify(verify::VerifyArgs),
     Batch(batch::BatchArgs),
     Info(info::InfoArgs),

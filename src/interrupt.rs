@@ -27,3 +27,9 @@ pub fn defer_first_interrupt() {
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }
+
+/// What was asked for has been done: the next Ctrl-C ends the process at once again.
+pub fn settle() {
+    DEFERS_FIRST.store(false, Ordering::SeqCst);
+    REQUESTED.store(false, Ordering::SeqCst);
+}

@@ -8,6 +8,7 @@
 
 mod atomic;
 mod cache_dir;
+mod chat_template;
 mod cli;
 mod commands;
 mod constraint;

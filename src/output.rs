@@ -88,6 +88,12 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
+/// `, 12.3/s`, or nothing where nothing was measured.
+pub fn rate(tokens: usize, time: std::time::Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if tokens > 0 && seconds > 0.0 { format!(", {:.1}/s", tokens as f64 / seconds) } else { String::new() }
+}
+
 /// Columns as wide as they need to be, text to the left and numbers to the right.
 pub fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);

@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod bench;
 pub mod cache;
+pub mod chat;
 pub mod completions;
 pub mod conform;
 pub mod devices;
@@ -15,6 +16,7 @@ pub mod run;
 pub mod serve;
 pub mod synth;
 pub mod tokenize;
+pub mod top;
 pub mod tune;
 pub mod verify;
 
@@ -26,7 +28,9 @@ use crate::cli::Command;
 pub fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args),
+        Command::Chat(args) => chat::run(&args),
         Command::Serve(args) => serve::run(*args),
+        Command::Top(args) => top::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Batch(args) => batch::run(&args),
         Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),

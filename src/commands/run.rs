@@ -24,7 +24,7 @@ use crate::constraint::ConstraintArgs;
 use crate::digest::LogitsDigest;
 use crate::model::Capacity;
 use crate::numbers::whole;
-use crate::output::{say, spinner, write_json, write_stdout};
+use crate::output::{rate, say, spinner, write_json, write_stdout};
 use crate::receipt::{Recorder, Subject};
 use crate::sampling::SamplingArgs;
 use crate::sessions::{KvArgs, SessionArgs};
@@ -423,10 +423,4 @@ fn report(
         speculation::phrase(completion.drafts),
         completion.stop.as_str()
     ));
-}
-
-/// `, 12.3/s`, or nothing where nothing was measured.
-fn rate(tokens: usize, time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    if tokens > 0 && seconds > 0.0 { format!(", {:.1}/s", tokens as f64 / seconds) } else { String::new() }
 }

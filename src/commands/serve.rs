@@ -13,6 +13,7 @@ use unisonic_engine::sampling::SamplerOptions;
 use unisonic_engine::tokenizer::Tokenizer;
 use unisonic_server::{Loaded, Options};
 
+use crate::chat_template::TemplateArgs;
 use crate::cli::{FileArg, LoadArgs, parse_size};
 use crate::model::Capacity;
 use crate::numbers::whole;
@@ -65,12 +66,8 @@ pub struct ServeArgs {
     /// Name of the model in answers [default: the file's, without .gguf]
     #[arg(long, value_name = "NAME")]
     alias: Option<String>,
-    /// Chat template (Jinja) to use instead of the file's
-    #[arg(long, value_name = "PATH")]
-    chat_template: Option<std::path::PathBuf>,
-    /// The date that chat templates may show, as YYYY-MM-DD
-    #[arg(long, value_name = "DATE")]
-    date: Option<String>,
+    #[command(flatten)]
+    template: TemplateArgs,
     /// Answers that are worked on at a time
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole(1..=1024u32))]
     parallel: u32,
@@ -115,7 +112,10 @@ pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let path = &args.file.file;
     let file = model::open(path)?;
     let tokenizer = Arc::new(model::tokenizer(&file, path)?);
-    let template = template(&args, &file)?;
+    let template = match args.template.given()? {
+        Some(template) => Ok(template),
+        None => TemplateArgs::of_file(&file).map_err(|error| error.to_string()),
+    };
     if let Err(error) = &template {
         say(format_args!("note: no chats, only completions: {error}"));
     }
@@ -136,7 +136,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         speculation: !args.no_speculation,
         sampler,
         max_tokens: args.max_tokens,
-        date: args.date.clone(),
+        date: args.template.date.clone(),
         max_body_bytes: usize::try_from(args.max_body).unwrap_or(usize::MAX),
         client_timeout: Duration::from_secs(args.client_timeout),
         grace: Duration::from_secs(args.grace),
@@ -147,14 +147,6 @@ pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let load = move || load(&args, &file, &tokenizer, template.clone()).map_err(|error| format!("{error:#}"));
     unisonic_server::serve(options, Box::new(load))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The template, or why there is none; an error if one was asked for and cannot be used.
-fn template(args: &ServeArgs, file: &GgufFile) -> anyhow::Result<Result<ChatTemplate, String>> {
-    match &args.chat_template {
-        Some(path) => Ok(Ok(model::chat_template(path)?)),
-        None => Ok(ChatTemplate::from_metadata(file.metadata(), None).map_err(|error| error.to_string())),
-    }
 }
 
 fn load(
