@@ -6,9 +6,11 @@
 //! | 5.04 ferrox #124, llama.cpp #9195 | `worker/text/tests.rs`: `a_character_of_four_tokens_comes_whole` |
 //! | 5.09 llama.cpp PR #13800 | `api/reply.rs`: `a_call_is_named_once_and_its_arguments_follow` |
 //! | 5.14 llama.cpp #24496 | `clients`: `a_client_that_leaves_frees_its_place` |
-//! | 5.16 mlx-lm #965 | `clients`: `sixteen_clients_get_what_each_gets_alone` |
+//! | 5.16 mlx-lm #965 | `clients`: `sixteen_clients_get_what_each_gets_alone`; for longer, the program's `tests/soak/` |
 //! | 5.21 llama.cpp #19051 | `structured`: `what_no_grammar_can_hold_is_refused` |
 //! | 5.23 llama.cpp PR #25655 | `guard`: `web_pages_of_others_may_not_call` |
+//! | 7.11 llama.cpp #20153 | the program's `tests/cli_chat.rs`: `a_conversation_is_what_its_messages_give_and_is_read_once` |
+//! | 7.13 llama.cpp #27687 | the program's `tests/soak/`, its last lines |
 //! | 3.11, 3.14 llama.cpp #13085, #13281 | `health`: `a_device_that_fails_shows_and_is_loaded_anew` |
 
 use serde_json::{Value as Json, json};
