@@ -14,8 +14,8 @@ use crate::requests::Request;
 /// Each turn in brackets with its role, for models with and without a template.
 const TEMPLATE: &str = "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}\
     {% if add_generation_prompt %}[assistant:{% endif %}";
-/// Nothing takes as long.
-const STUCK: Duration = Duration::from_secs(120);
+/// Nothing takes as long, on a busy machine either.
+const STUCK: Duration = Duration::from_secs(300);
 
 /// When a client leaves.
 #[derive(Clone, Copy)]
