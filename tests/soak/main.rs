@@ -42,7 +42,7 @@ fn answers_under_load_are_those_alone() {
     let time = Duration::from_secs(if full { 600 } else { 20 });
     let model = smollm2(Tier::Full, "ten minutes of 64 clients").unwrap_or_else(|| quant("Q4_0"));
     let server = Server::start(&model, PARALLEL, QUEUE, if full { None } else { Some(1) });
-    let mut requests = requests(SEED, if full { 96 } else { 60 });
+    let mut requests = requests(SEED, 60);
     for request in &mut requests {
         request.right = server.answer(request);
     }

@@ -1,6 +1,6 @@
 //! A `unisonic serve` of its own, and clients that need no library to misbehave.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -83,10 +83,13 @@ impl Server {
         let mut answer = Vec::new();
         let mut buffer = vec![0; if slow.is_some() { 200 } else { 1 << 16 }];
         loop {
-            let count = stream.read(&mut buffer).unwrap_or_else(|error| panic!("stuck: {error}: {body}"));
-            if count == 0 {
-                break;
-            }
+            let count = match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                // The process was paused.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => panic!("stuck: {error}: {body}"),
+            };
             answer.extend_from_slice(&buffer[..count]);
             if answer.len() > wanted {
                 return None;
