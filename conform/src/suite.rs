@@ -27,7 +27,7 @@ pub const SOAK_REPEATS: u32 = 100;
 /// Random kernels of a group.
 pub const RANDOM_KERNELS: u64 = 25;
 /// Values of the largest legal kernel that software devices compile in less than seconds, and in less than minutes.
-const SOFTWARE_VALUES: [usize; 2] = [1000, 5000];
+const SOFTWARE_VALUES: [usize; 2] = [800, 5000];
 
 impl Suite {
     /// Runs of each case.
@@ -40,9 +40,9 @@ impl Suite {
         match (self, group) {
             (Self::Full, _) => 1,
             // Pairs of choices: the first cases differ most.
-            (_, Group::Template(_)) => 3,
+            (_, Group::Template(_)) => 4,
             (_, Group::Op(_) | Group::Random(_)) => 2,
-            (_, Group::Probe(_) | Group::Known(_) | Group::Tokens(_)) => 1,
+            (_, Group::Probe(_) | Group::Known(_) | Group::Tokens(_) | Group::Limits) => 1,
         }
     }
 
@@ -67,6 +67,8 @@ pub enum Group {
     Known(usize),
     /// Tokens of a tiny model, by its number.
     Tokens(usize),
+    /// What is large.
+    Limits,
 }
 
 impl Group {
@@ -79,7 +81,14 @@ impl Group {
         let known = (0..KNOWN_FAULTS.len()).map(Group::Known);
         let models = tokens::models().len();
         let tokens = (0..if suite == Suite::Full { models } else { 1 }).map(Group::Tokens);
-        tokens.chain(templates).chain(randoms).chain(ops).chain(probes).chain(known).collect()
+        tokens
+            .chain([Group::Limits])
+            .chain(templates)
+            .chain(randoms)
+            .chain(ops)
+            .chain(probes)
+            .chain(known)
+            .collect()
     }
 
     /// As in reports.
@@ -90,6 +99,7 @@ impl Group {
             Self::Template(family) => {
                 format!("template/{}", FAMILIES.get(family).map_or("?", |family| family.0))
             }
+            Self::Limits => "limits/all".to_owned(),
             Self::Tokens(number) => {
                 format!("tokens/{}", tokens::models().get(number).map_or("?".to_owned(), |tiny| tiny.name()))
             }
@@ -106,6 +116,7 @@ impl Group {
         match kind {
             "op" => Op::from_mnemonic(name).map(Self::Op),
             "random" => name.parse().ok().map(Self::Random),
+            "limits" => (name == "all").then_some(Self::Limits),
             "tokens" => tokens::models().iter().position(|tiny| tiny.name() == name).map(Self::Tokens),
             "probe" => probe_names().iter().position(|probe| *probe == name).map(Self::Probe),
             "known" => KNOWN_FAULTS.iter().position(|fault| fault.name == name).map(Self::Known),

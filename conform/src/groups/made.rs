@@ -5,7 +5,7 @@ use unisonic_core::kir::legal::Caps;
 use unisonic_core::kir::random::random_kernel;
 use unisonic_planner::kernels::samples::{Extent, FAMILIES, Sample};
 
-use super::{Case, Expected, Made};
+use super::{Case, Expected, Made, WITH_SUBNORMALS, flush, limits};
 use crate::kernels::Facts;
 use crate::suite::{Group, RANDOM_KERNELS, Suite};
 
@@ -16,19 +16,24 @@ const RANDOM_SIZE: u32 = 40;
 pub fn made(group: Group, suite: Suite, caps: &Caps, facts: &Facts) -> Box<dyn Iterator<Item = Made>> {
     match group {
         Group::Op(op) => {
-            // What all devices keep; those that promise to keep subnormals get them too.
-            let floats = if facts.keeps_subnormals { Floats::Finite } else { Floats::Normal };
             let cases = cases::all().into_iter().filter(move |case| case.op == op);
-            Box::new(cases.map(move |case| {
-                let launch = case.launch(floats);
-                Ok(Case {
-                    name: case.kernel.name.clone(),
-                    kernel: case.kernel,
-                    launch,
-                    expected: Expected::Interpreter,
-                })
+            let keeps_subnormals = facts.keeps_subnormals;
+            Box::new(cases.flat_map(move |case| {
+                let of = |name: String, floats| {
+                    let launch = case.launch(floats);
+                    Ok(Case { name, kernel: case.kernel.clone(), launch, expected: Expected::Interpreter })
+                };
+                let name = case.kernel.name.clone();
+                if keeps_subnormals {
+                    return vec![of(name, Floats::Finite)];
+                }
+                // What all devices keep, and in the full suite what they may flush.
+                let flushes = suite == Suite::Full && flush::concerns(&case.kernel);
+                let with = flushes.then(|| of(format!("{name}{WITH_SUBNORMALS}"), Floats::Finite));
+                [of(name, Floats::Normal)].into_iter().chain(with).collect()
             }))
         }
+        Group::Limits => Box::new(limits::cases(facts).into_iter()),
         Group::Random(number) => Box::new((0..RANDOM_KERNELS).map(move |seed| {
             let seed = number * RANDOM_KERNELS + seed;
             let (kernel, launch) = random_kernel(seed, RANDOM_SIZE);

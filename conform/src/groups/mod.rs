@@ -2,8 +2,10 @@
 //!
 //! [`made`] is the list; [`run`] runs one on what is tested. A case is a [`Case`]; `judge.rs` says what came of it.
 
+mod flush;
 mod judge;
 mod known;
+mod limits;
 mod made;
 mod probe;
 pub mod tokens;
@@ -35,6 +37,16 @@ pub struct Case {
     /// What has to come out.
     pub expected: Expected,
 }
+
+impl Case {
+    /// Whether it has subnormal operands, which a device may flush.
+    pub fn may_flush(&self) -> bool {
+        self.name.ends_with(WITH_SUBNORMALS)
+    }
+}
+
+/// How names of cases with subnormal operands end.
+const WITH_SUBNORMALS: &str = " with subnormals";
 
 /// Where it is known from what has to come out.
 #[derive(Clone, Debug)]
@@ -76,7 +88,7 @@ pub fn run(group: Group, task: &Task, kernels: &mut dyn Kernels, say: &mut dyn F
     match group {
         Group::Probe(number) => return probe::run(number, task, kernels, say),
         Group::Known(number) => return known::run(number, task, kernels, say),
-        Group::Op(_) | Group::Random(_) | Group::Template(_) | Group::Tokens(_) => {}
+        Group::Op(_) | Group::Random(_) | Group::Template(_) | Group::Tokens(_) | Group::Limits => {}
     }
     let mut reduced = 0;
     for made in of_task(group, task, kernels.facts()) {

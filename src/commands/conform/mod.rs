@@ -28,7 +28,7 @@ use crate::{atomic, interrupt};
 
 const DETAILS: &str = "\
 Runs cases with known results on a device and compares every bit: operations of the kernel IR and random kernels with the \
-interpreter, kernel templates with the arithmetic's specification. Nothing but this program is needed. A driver that \
+interpreter, kernel templates with the arithmetic's specification, tiny models with the scalar device. Nothing but this program is needed. A driver that \
 crashes ends one case.
 
 Suites: quick is less than a minute on a software device, full is all cases in every variant of the device, soak runs \
@@ -156,7 +156,9 @@ fn report(args: &ConformArgs, device: DeviceName) -> anyhow::Result<Report> {
     let tasks = tasks(suite, device, args.only.as_deref());
     if tasks.is_empty() {
         let only = args.only.as_deref().unwrap_or_default();
-        bail!("no group begins with `{only}`; groups begin with op/, random/, template/, probe/, known/");
+        bail!(
+            "no group begins with `{only}`; groups begin with op/, random/, template/, tokens/, limits/, probe/, known/"
+        );
     }
     let program = std::env::current_exe().context("cannot find this program, to start it again")?;
     let bar = progress_bar(&device.to_string(), tasks.len() as u64);

@@ -135,7 +135,7 @@ mod tests {
         let found: Vec<String> = models()
             .iter()
             .map(|tiny| {
-                let (plan, weights) = tiny.made().expect(&tiny.name());
+                let (plan, weights) = tiny.made().unwrap_or_else(|error| panic!("{}: {error}", tiny.name()));
                 let logits = logits(&ScalarDevice::new(Arithmetic::U1), &Arc::new(plan), &weights);
                 let logits = logits.unwrap_or_else(|error| panic!("{}: {error}", tiny.name()));
                 // Tokens have a say in the logits.
