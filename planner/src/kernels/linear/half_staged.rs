@@ -32,7 +32,7 @@ pub struct HalfStaged {
 }
 
 impl HalfStaged {
-    /// Four clusters, and a tile as [`spread()`] chooses it of which two workgroups find room side by side. None where no part
+    /// Four clusters, and a tile as `spread` chooses it of which two workgroups find room side by side. None where no part
     /// of a tile does, and without matrix instructions.
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
         let takes_two = takes_two_products(weights.format());

@@ -30,7 +30,7 @@ pub struct Tiled {
 }
 
 impl Tiled {
-    /// Four clusters along the weight rows, and a tile as [`spread()`] chooses it. None where no part of a tile fits, and
+    /// Four clusters along the weight rows, and a tile as `spread` chooses it. None where no part of a tile fits, and
     /// without matrix instructions.
     pub fn new(weights: WeightLayout, x: ActivationLayout, hardware: &Hardware) -> Option<Self> {
         let of_size =
