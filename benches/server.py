@@ -17,6 +17,7 @@ import http.client
 import importlib.metadata
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -117,6 +118,8 @@ def main():
     clients = ",".join(map(str, args.clients))
     theirs = [sys.executable, __file__, *fixed, "--port", str(args.port + 1), "--clients", clients, "--serve-llama-cpp"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # Ends the servers too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     processes = [subprocess.Popen([*command, args.model], **quiet) for command in (ours, theirs)]
     try:
         servers = {"unisonic": Bench(args.port, args), "llama.cpp": Bench(args.port + 1, args)}
