@@ -33,7 +33,7 @@ const CLUSTERS: u32 = 4;
 /// `out[slot] = snap(acc)`, `acc = sum over s ascending of T_s*D_s` (`core::numerics::linear`), with the matrix of the slot's
 /// expert. A cluster has 16 rows of a matrix and goes through the superblocks in order.
 ///
-/// Buffers: [`Operands`]; `routes`, `2*slots` f32 for each row of the batch (`experts.rs` of the kernels); `out`, rows of `width`
+/// Buffers: [`Operands`]; `routes`, `2*slots` f32 for each row of the batch, as [`super::super::route()`] writes them; `out`, rows of `width`
 /// f32, `slots` for each row of the batch. Reads the matrix of each slot's expert once, and for each 64 of its rows the
 /// activation. Slots that chose the same expert read its matrix again.
 pub fn expert_linear(of: ExpertLinear) -> GridKernel {
