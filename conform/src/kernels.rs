@@ -25,6 +25,8 @@ pub struct Facts {
     pub driver: String,
     /// What it offers kernels.
     pub hardware: Hardware,
+    /// Workgroups that a launch may have.
+    pub max_groups: u32,
     /// Whether it is a program on the processor, whose compiler takes minutes for what is large.
     pub is_software: bool,
     /// Whether f32 operations have to keep subnormals: the contract does without, but PTX and the interpreter promise it.
@@ -170,8 +172,8 @@ pub struct Machinery<M: Machine> {
     taken: Vec<M::Buffer>,
 }
 
-/// Memory that is left where all else is taken.
-const LEFT_LEN_BYTES: u64 = 1 << 30;
+/// Memory that is left where all else is taken: other processes open the device too.
+const LEFT_LEN_BYTES: u64 = 4 << 30;
 /// How much is taken at a time.
 const PIECE_LEN_BYTES: u64 = 256 << 20;
 /// What is taken of a processor's memory, which is everybody's.

@@ -122,6 +122,13 @@ pub fn open(device: DeviceName, variant: Variant) -> Result<Opened, String> {
     }
 }
 
+/// Whether a device is a program on the processor that compiles kernels: that takes it long.
+pub fn is_software(device: DeviceName) -> bool {
+    let DeviceName::Vulkan(index) = device else { return false };
+    let found = unisonic_vulkan::driver::enumerate().unwrap_or_default();
+    found.iter().any(|found| found.index == index as usize && found.kind == DeviceKind::Software)
+}
+
 /// The interpreter as some device.
 fn interpreter(variant: Variant) -> Machinery<InterpreterMachine> {
     let hardware = match variant {
@@ -135,6 +142,7 @@ fn interpreter(variant: Variant) -> Machinery<InterpreterMachine> {
         name: machine.info().name,
         driver: String::new(),
         hardware,
+        max_groups: u32::MAX,
         is_software: false,
         keeps_subnormals: true,
     };
@@ -160,6 +168,7 @@ fn cuda(index: u32, variant: Variant) -> Result<Opened, String> {
         name: info.name,
         driver: machine.driver_version().unwrap_or_default(),
         hardware: machine.hardware(),
+        max_groups: i32::MAX as u32,
         is_software: false,
         keeps_subnormals: true,
     };
@@ -171,8 +180,7 @@ fn ptx_of(machine: &CudaMachine, kernel: &Kernel) -> Code {
 }
 
 fn vulkan(index: usize, variant: Variant) -> Result<Opened, String> {
-    let found = unisonic_vulkan::driver::enumerate().map_err(|error| error.to_string())?;
-    let is_software = found.iter().any(|found| found.index == index && found.kind == DeviceKind::Software);
+    let is_software = is_software(DeviceName::Vulkan(index as u32));
     let any_arithmetic = variant == Variant::AnyArithmetic;
     let options = VulkanOptions { without: variant.without(), any_arithmetic, ..VulkanOptions::default() };
     let machine = unisonic_vulkan::driver::open(index, &options).map_err(|error| error.to_string())?;
@@ -186,12 +194,13 @@ fn vulkan(index: usize, variant: Variant) -> Result<Opened, String> {
             });
         }
     }
-    let info = machine.info();
+    let (info, max_groups) = (machine.info(), machine.max_groups());
     let facts = Facts {
         device: info.id,
         name: info.name,
         driver: machine.driver().to_owned(),
         hardware,
+        max_groups,
         is_software,
         keeps_subnormals: false,
     };

@@ -196,6 +196,9 @@ impl Lane<'_> {
             };
             let Some(silence) = silence else { continue };
             let reason = worker.end(silence);
+            if (self.settings.is_interrupted)() {
+                return Ok(());
+            }
             if is_reducing {
                 // The case has its row; it was only not to be made smaller.
                 self.show(number, &Task { skip: task.skip.saturating_sub(1), ..task.clone() });

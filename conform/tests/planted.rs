@@ -93,3 +93,10 @@ fn without_a_fault_nothing_is_found() {
         assert!(texts.is_empty());
     }
 }
+
+#[test]
+fn the_interpreter_has_no_limits() {
+    let mut right = kernels(DeviceName::Interpreter).expect("the interpreter");
+    let (rows, _) = run("limits/all", &mut *right);
+    assert!(rows.len() > 10 && rows.iter().all(|row| row.outcome == Outcome::Passed), "{rows:#?}");
+}

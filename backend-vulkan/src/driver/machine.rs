@@ -185,6 +185,11 @@ impl VulkanMachine {
         run_shader(&self.device, &mut self.uploader.borrow_mut(), shader, input, groups, output_len)
     }
 
+    /// Workgroups that a launch may have.
+    pub fn max_groups(&self) -> u32 {
+        self.device.features.limits.groups
+    }
+
     /// Whether the device may multiply matrices, whatever it was found to do.
     pub fn offers_matrices(&self) -> bool {
         self.device.features.matrices

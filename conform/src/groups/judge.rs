@@ -49,6 +49,11 @@ fn outcome(kernels: &mut dyn Kernels, case: &Case, suite: Suite) -> Result<Outco
     if let Some(reason) = kernels.misfit(&legal) {
         return Ok(Outcome::not_applicable(reason));
     }
+    if case.launch.groups > facts.max_groups {
+        let (groups, most) = (case.launch.groups, facts.max_groups);
+        let reason = format!("{groups} workgroups, of which a launch may have {most}");
+        return Ok(Outcome::not_applicable(reason));
+    }
     let (values, most) = (legal.types.len(), suite.software_values());
     if facts.is_software && values > most {
         let reason =

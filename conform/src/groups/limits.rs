@@ -8,6 +8,7 @@ use unisonic_core::kir::{Kernel, Scalar};
 
 use super::{Case, Expected, Made};
 use crate::kernels::Facts;
+use crate::suite::Suite;
 
 /// Workgroups of a launch, around what drivers take in one dimension.
 const GROUPS: [u32; 5] = [1, 32_768, 65_535, 65_536, 100_001];
@@ -19,11 +20,12 @@ const WORKGROUPS: [u32; 4] = [1, 33, 256, 1024];
 const BUFFER_MIB: [u32; 2] = [1, 160];
 
 /// All cases; of what a device has no room for the reason.
-pub fn cases(facts: &Facts) -> Vec<Made> {
+pub fn cases(facts: &Facts, suite: Suite) -> Vec<Made> {
     let groups = GROUPS.map(|count| Ok(numbers(count)));
     let shared = SHARED_KIB.map(|kib| Ok(shared(kib, facts)));
     let workgroups = WORKGROUPS.map(|count| Ok(workgroup(count)));
-    let buffers = BUFFER_MIB.map(|mib| Ok(far(mib)));
+    let sizes = if suite == Suite::Full { &BUFFER_MIB[..] } else { &BUFFER_MIB[..1] };
+    let buffers = sizes.iter().map(|&mib| Ok(far(mib)));
     groups.into_iter().chain(shared).chain(workgroups).chain(buffers).collect()
 }
 

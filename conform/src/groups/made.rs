@@ -33,7 +33,7 @@ pub fn made(group: Group, suite: Suite, caps: &Caps, facts: &Facts) -> Box<dyn I
                 [of(name, Floats::Normal)].into_iter().chain(with).collect()
             }))
         }
-        Group::Limits => Box::new(limits::cases(facts).into_iter()),
+        Group::Limits => Box::new(limits::cases(facts, suite).into_iter()),
         Group::Random(number) => Box::new((0..RANDOM_KERNELS).map(move |seed| {
             let seed = number * RANDOM_KERNELS + seed;
             let (kernel, launch) = random_kernel(seed, RANDOM_SIZE);

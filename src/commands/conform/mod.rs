@@ -65,7 +65,8 @@ pub struct ConformArgs {
     /// Writes all rows as a JUnit file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Processes that use the device at a time [default: 2, and of a software device as many as processors]
+    /// Processes that use the device at a time [default: 4, and as many as processors
+    /// where that is fewer or the device is a processor]
     #[arg(long, value_name = "N", value_parser = whole(1..=64u32))]
     jobs: Option<u32>,
     /// How long a case may take before it counts as one that hangs
@@ -124,6 +125,9 @@ pub fn run(args: &ConformArgs) -> anyhow::Result<ExitCode> {
     // Without it clap has ended the program.
     let device = args.device.unwrap_or_default();
     if args.worker {
+        // Who started it ends it.
+        interrupt::install()?;
+        interrupt::defer_first_interrupt();
         worker::serve(device, args.plant, io::stdin().lock(), io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -188,8 +192,7 @@ fn report(args: &ConformArgs, device: DeviceName) -> anyhow::Result<Report> {
     settings.jobs = match args.jobs {
         Some(jobs) => jobs as usize,
         None if is_processor => processors,
-        None if suite == Suite::Soak => processors.min(4),
-        None => processors.min(2),
+        None => processors.min(4),
     };
     interrupt::defer_first_interrupt();
     let rows = match args.in_process {
