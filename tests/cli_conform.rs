@@ -59,6 +59,9 @@ fn a_planted_fault_is_found_written_down_and_replayed() {
 /// The whole quick suite on the first Vulkan device: nothing fails, nothing is left without a reason.
 #[test]
 fn the_first_vulkan_device_conforms() {
+    if !common::runs_in(common::Tier::Ci, "conformance of a Vulkan device") {
+        return;
+    }
     if unisonic_vulkan::driver::enumerate().is_ok_and(|found| found.iter().all(|d| !d.missing.is_empty())) {
         return common::skipped("conformance of a Vulkan device", "there is none");
     }

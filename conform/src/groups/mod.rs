@@ -78,9 +78,9 @@ pub enum Event<'a> {
 }
 
 /// Failing cases of a group that are made smaller; of a device that fails everywhere nobody reads more.
-const MOST_REDUCED: usize = 5;
+const MOST_REDUCED: usize = 2;
 /// Runs that making one smaller may take.
-const MOST_RUNS: u32 = 1500;
+const MOST_RUNS: u32 = 600;
 
 /// Runs a group, but for the cases that have been run already. False if the device is lost: nothing more can be run in
 /// this process.
