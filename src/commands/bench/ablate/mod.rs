@@ -69,7 +69,7 @@ fn switches(load: &LoadArgs, has_launches: bool, has_table: bool) -> Vec<Switche
     let launch_passes = LAUNCH_PASSES.iter().filter(|_| has_launches).map(|pass| pass.name);
     let is_cuda = matches!(load.device, DeviceName::Cuda(_));
     let applies = |name: &&str| match *name {
-        "dependent-launches" => is_cuda,
+        "dependent-launches" | "prefetch" => is_cuda,
         "tuning-table" => has_table,
         _ => has_launches,
     };
@@ -221,7 +221,7 @@ mod tests {
         let vulkan = names(&["--device", "vulkan"], true, false);
         assert_eq!(vulkan.len(), cpu.len() + LAUNCH_PASSES.len() + 1, "device-picks");
         let cuda = names(&["--device", "cuda"], true, true);
-        assert_eq!(cuda.len(), vulkan.len() + 2, "dependent-launches and tuning-table");
+        assert_eq!(cuda.len(), vulkan.len() + 3, "dependent-launches, prefetch and tuning-table");
         let fewer = names(&["--pass", "fuse-residual=off"], false, false);
         assert_eq!(fewer.len(), cpu.len() - 1, "what is off is off in all of them");
     }
