@@ -80,7 +80,8 @@ impl System {
         manifests.sort();
         let is_gpu = |path: &Path| {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            name.starts_with("renderD") || name.starts_with("nvidia") && path.is_file()
+            // Device files, not the folder of capabilities.
+            name.starts_with("renderD") || name.starts_with("nvidia") && !path.is_dir()
         };
         let files = names("/dev/dri").into_iter().chain(names("/dev")).filter(|path| is_gpu(path));
         let closed = files.filter(|path| File::open(path).is_err()).map(|path| path.display().to_string());

@@ -4,8 +4,7 @@ use unisonic_core::format::MetadataError;
 
 use crate::tokenizer::TokenizerError;
 
-const REMEDY: &str =
-    "give another template with --chat-template FILE, or complete the raw prompt without --chat";
+const REMEDY: &str = "give another template with --chat-template FILE, or complete the raw prompt: `unisonic run` without --chat, /v1/completions of a server";
 
 /// A chat template is missing, broken, or does not take these messages.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,7 @@
 //! What was said in a chat, and what the model says next.
 
 use std::fmt::{self, Write as _};
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -44,8 +45,8 @@ impl Settings {
     /// With one of them changed; null has the default.
     fn with(&self, name: &str, value: Json) -> anyhow::Result<Self> {
         if name == "max_tokens" {
-            let max_tokens = serde_json::from_value(value).context("max_tokens")?;
-            return Ok(Self { max_tokens, ..self.clone() });
+            let max_tokens: Option<NonZeroU32> = serde_json::from_value(value).context("max_tokens")?;
+            return Ok(Self { max_tokens: max_tokens.map(NonZeroU32::get), ..self.clone() });
         }
         let mut json = serde_json::to_value(&self.sampler)?;
         if let Some(members) = json.as_object_mut() {
@@ -92,8 +93,6 @@ pub struct Conversation {
     settings: Settings,
     messages: Vec<Message>,
     totals: Totals,
-    /// Tokens of the conversation with its last answer.
-    len_tokens: usize,
 }
 
 /// A conversation as JSON.
@@ -111,7 +110,7 @@ struct SavedMessage {
 impl Conversation {
     /// One that begins with these messages.
     pub fn new(talker: Talker, settings: Settings, messages: Vec<Message>) -> Self {
-        Self { talker, settings, messages, totals: Totals::default(), len_tokens: 0 }
+        Self { talker, settings, messages, totals: Totals::default() }
     }
 
     /// Who answers, and on what.
@@ -239,7 +238,6 @@ impl Conversation {
         interrupt::settle();
         let (text, times) = shown.finish()?;
         let completion = completion?;
-        self.len_tokens = prompt.len() + completion.token_ids.len();
         self.totals.add(&completion, prompt.len(), known, times);
         report(&completion, prompt.len(), known, times);
         if completion.token_ids.is_empty() {
@@ -262,9 +260,8 @@ impl Conversation {
         );
         let _ = write!(
             text,
-            "messages: {}, {} tokens with the last answer; KV pages kept: {} of {}",
+            "messages: {}; KV pages kept: {} of {}",
             self.messages.len(),
-            self.len_tokens,
             pages.held + pages.cached,
             pages.held + pages.cached + pages.free
         );

@@ -15,6 +15,8 @@ use super::state::{State, short};
 
 /// Speeds that are remembered, one a column.
 const SPEEDS_MAX: usize = 512;
+/// The fastest that is drawn, in tokens per second: a server may say anything.
+const MOST_SPEED: f64 = 1e9;
 
 /// What is drawn.
 #[derive(Default)]
@@ -67,7 +69,7 @@ impl View {
         match server.state() {
             Ok(state) => {
                 let speed = state.generated_tokens_per_second.unwrap_or_default();
-                self.speeds.push_front(speed as u64);
+                self.speeds.push_front(speed.min(MOST_SPEED) as u64);
                 self.speeds.truncate(SPEEDS_MAX);
                 (self.state, self.problem) = (state, None);
             }
@@ -104,7 +106,7 @@ impl View {
 
     fn draw_kv(&self, frame: &mut Frame<'_>, area: Rect) {
         let State { kv_pages_held: held, kv_pages_cached: cached, kv_pages_free: free, .. } = self.state;
-        let pages = held + cached + free;
+        let pages = self.state.kv_pages();
         let ratio = if pages == 0 { 0.0 } else { held as f64 / pages as f64 };
         let label = format!("KV {held} held, {cached} kept, {free} free");
         frame.render_widget(Gauge::default().ratio(ratio).label(label).use_unicode(true), area);

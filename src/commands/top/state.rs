@@ -187,9 +187,14 @@ impl State {
         )
     }
 
+    /// Pages of the KV cache. A server may say anything.
+    pub fn kv_pages(&self) -> u64 {
+        self.kv_pages_held.saturating_add(self.kv_pages_cached).saturating_add(self.kv_pages_free)
+    }
+
     /// Names and values, two a line.
     pub fn figures(&self) -> Vec<[(&'static str, String); 2]> {
-        let pages = self.kv_pages_held + self.kv_pages_cached + self.kv_pages_free;
+        let pages = self.kv_pages();
         let seconds = |of: Option<f64>| of.map_or_else(|| "-".into(), |of| format!("{of:.3} s"));
         let acceptance = short(percent(self.accepted_tokens, self.drafted_tokens));
         vec![
