@@ -101,6 +101,16 @@ fn commands_change_what_is_said_next() {
     );
 }
 
+/// Guesses are of the conversation as it is, not as it was.
+#[test]
+fn a_conversation_goes_on_after_what_it_forgot() {
+    let folder = folder();
+    let forgets = "Hello\nAnd another.\n/clear\nhi\nMore of it.\n/undo\n/retry\n/undo\n/undo\nhello\n";
+    let (stdout, _) = said(chat(folder.path(), &[], forgets));
+    let (without_guesses, _) = said(chat(folder.path(), &["--speculate", "off"], forgets));
+    assert_eq!(stdout, without_guesses);
+}
+
 #[test]
 fn what_is_wrong_ends_a_script() {
     let folder = folder();

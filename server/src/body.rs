@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::StatusCode;
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
@@ -15,6 +15,10 @@ pub async fn read(body: Body, max_bytes: usize, time: Duration) -> Result<Bytes,
         let message = format!("the body has more than {max_bytes} bytes, which is the most (--max-body)");
         ApiError::status(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     };
+    // Where the client says how long it is, nothing has to be waited for.
+    if body.size_hint().lower() > max_bytes as u64 {
+        return Err(too_large());
+    }
     let reading = async {
         let mut stream = body.into_data_stream();
         let mut bytes = Vec::new();
@@ -36,6 +40,10 @@ pub async fn read(body: Body, max_bytes: usize, time: Duration) -> Result<Bytes,
 
 /// Parses a body. What it has beside the fields of `T` is passed over; a field of a wrong type is named.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    // Serde would take an array for the fields in their order.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(ApiError::bad_request("the body is an array; expected an object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();

@@ -26,8 +26,11 @@ pub const MAX_VERIFY_ROWS: usize = 64;
 /// Guesses the next tokens of one sequence.
 pub trait Drafter: Send {
     /// How sure a guess of what follows `tokens` would be; none if there is nothing to guess. `tokens` is the sequence so
-    /// far, and begins with the one of the call before.
+    /// far, and begins with the one of the call before, unless [`Drafter::restart`] was called since.
     fn look(&mut self, tokens: &[u32]) -> Option<Confidence>;
+
+    /// The next sequence need not begin with the one of the call before.
+    fn restart(&mut self) {}
 
     /// Appends up to `width` tokens that may follow `tokens`, which it has just looked at. What it appends has to be ids of
     /// the vocabulary.

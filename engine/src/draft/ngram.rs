@@ -25,9 +25,16 @@ impl Default for NgramDrafter {
 
 impl Drafter for NgramDrafter {
     fn look(&mut self, tokens: &[u32]) -> Option<Confidence> {
+        if tokens.len() < self.suffixes.len() {
+            self.restart();
+        }
         let known = self.suffixes.len();
         tokens.iter().skip(known).for_each(|&token| self.suffixes.push(token));
         self.suffixes.recurrence().map(|found| Confidence::of_match_len(found.len))
+    }
+
+    fn restart(&mut self) {
+        self.suffixes = Suffixes::new();
     }
 
     fn draft(&mut self, tokens: &[u32], width: usize, draft: &mut Vec<u32>) {
@@ -67,6 +74,17 @@ mod tests {
     #[test]
     fn the_longest_match_counts() {
         assert_eq!(guess(&[1, 2, 3, 8, 2, 3, 9, 1, 2, 3], 1), [8]);
+    }
+
+    #[test]
+    fn another_sequence_is_another_index() {
+        let mut drafter = NgramDrafter::new();
+        assert!(drafter.look(&[1, 2, 3, 4, 1, 2]).is_some());
+        drafter.restart();
+        assert!(drafter.look(&[5, 6, 7, 8, 1, 2, 9]).is_none(), "what was before is forgotten");
+        let mut drafter = NgramDrafter::new();
+        assert!(drafter.look(&[1, 2, 3, 4, 1, 2]).is_some());
+        assert!(drafter.look(&[1, 2]).is_none(), "a shorter one cannot be the same");
     }
 
     #[test]

@@ -225,6 +225,10 @@ impl Conversation {
         let known = session.tokens().len();
         let unread = prompt.get(known..).unwrap_or_default();
         let mut shown = Shown::new(tokenizer, unread.len());
+        // Templates may leave out of a conversation what they wrote before, and commands change it.
+        if let Some(drafter) = drafter {
+            drafter.restart();
+        }
         let options = GenerateOptions {
             max_tokens: self.settings.max_tokens,
             cancelled: Some(&interrupt::requested),
