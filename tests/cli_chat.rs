@@ -105,7 +105,7 @@ fn commands_change_what_is_said_next() {
 #[test]
 fn a_conversation_goes_on_after_what_it_forgot() {
     let folder = folder();
-    let forgets = "Hello\nAnd another.\n/clear\nhi\nMore of it.\n/undo\n/retry\n/undo\n/undo\nhello\n";
+    let forgets = "Hello\nAnd another.\n/clear\nhi\nMore of it.\n/undo\n/retry\n/undo\nhello\n";
     let (stdout, _) = said(chat(folder.path(), &[], forgets));
     let (without_guesses, _) = said(chat(folder.path(), &["--speculate", "off"], forgets));
     assert_eq!(stdout, without_guesses);
