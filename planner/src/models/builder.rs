@@ -159,12 +159,11 @@ impl<'a> Builder<'a> {
         x: ValueId,
         activation: Activation,
     ) -> Result<ValueId, PlanError> {
-        let &Hyper { feed_forward_len, embedding_len, .. } = self.hyper;
+        let feed_forward_len = self.hyper.feed_forward_len;
         let name = |part: &str| format!("blk.{layer}.{part}");
         let gate = self.linear(&name("ffn_gate"), x, feed_forward_len, false)?;
         let up = self.linear(&name("ffn_up"), x, feed_forward_len, false)?;
-        let gated = self.push(&name("ffn_act"), Op::Gate { activation }, &[gate, up], self.graph.ty(gate));
-        self.linear(&name("ffn_down"), gated, embedding_len, false)
+        self.gated(layer, [gate, up], activation)
     }
 
     /// The same with gate and up, in this order, in one tensor `ffn_up`.
@@ -174,12 +173,22 @@ impl<'a> Builder<'a> {
         x: ValueId,
         activation: Activation,
     ) -> Result<ValueId, PlanError> {
-        let &Hyper { feed_forward_len, embedding_len, .. } = self.hyper;
+        let feed_forward_len = self.hyper.feed_forward_len;
         let name = |part: &str| format!("blk.{layer}.{part}");
         let labels = ["ffn_gate", "ffn_up"].map(name);
         let [gate, up] = self.linear_parts(&name("ffn_up"), x, [feed_forward_len; 2], labels, false)?;
-        let gated = self.push(&name("ffn_act"), Op::Gate { activation }, &[gate, up], self.graph.ty(gate));
-        self.linear(&name("ffn_down"), gated, embedding_len, false)
+        self.gated(layer, [gate, up], activation)
+    }
+
+    fn gated(
+        &mut self,
+        layer: u32,
+        [gate, up]: [ValueId; 2],
+        activation: Activation,
+    ) -> Result<ValueId, PlanError> {
+        let label = format!("blk.{layer}.ffn_act");
+        let gated = self.push(&label, Op::Gate { activation }, &[gate, up], self.graph.ty(gate));
+        self.linear(&format!("blk.{layer}.ffn_down"), gated, self.hyper.embedding_len, false)
     }
 
     /// Feed-forward block with GELU and without a gate, with biases.
