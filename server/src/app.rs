@@ -1,15 +1,16 @@
 //! Routes, and what their handlers share.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::routing::{get, post};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::error::ApiError;
 use crate::metrics::Metrics;
@@ -34,6 +35,8 @@ pub struct App {
     ids: AtomicU64,
     id_prefix: String,
     engine: Mutex<Option<Engine>>,
+    /// One for each request that may be read at a time: tokens and templates take the processor's time.
+    readers: Semaphore,
 }
 
 /// The engine thread and its end.
@@ -61,6 +64,7 @@ impl App {
             ids: AtomicU64::new(0),
             id_prefix: hex::encode(prefix),
             engine: Mutex::new(Some(Engine { thread, ended })),
+            readers: Semaphore::new(thread::available_parallelism().map_or(1, NonZero::get)),
         };
         Ok(Arc::new(app))
     }
@@ -137,6 +141,17 @@ impl App {
             let seconds = self.metrics.request_seconds.mean().map_or(1.0, |mean| mean.as_secs_f64() * rounds);
             ApiError::queue_full(limits.places(), (seconds.ceil() as u64).clamp(1, RETRY_MOST))
         })
+    }
+
+    /// Work that takes the processor's time rather than somebody else's, off the threads that serve connections: as many at a
+    /// time as there are processors, so that a hundred large requests leave some of them to the engine.
+    pub(crate) async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let gone = || ApiError::internal("a request could not be read; this is a bug, please report it");
+        let _reader = self.readers.acquire().await.map_err(|_| gone())?;
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// Choices that run or wait.

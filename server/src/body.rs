@@ -1,5 +1,9 @@
 //! Bodies of requests: read within limits, parsed with the name of what is wrong.
 
+mod object;
+
+pub use object::Object;
+
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -38,26 +42,34 @@ pub async fn read(body: Body, max_bytes: usize, time: Duration) -> Result<Bytes,
     })
 }
 
-/// Parses a body. What it has beside the fields of `T` is passed over; a field of a wrong type is named.
+/// Parses a body. What it has beside the fields of `T` is passed over; a field that is wrong, missing or there twice is named.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    // Serde would take an array for the fields in their order.
-    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        return Err(ApiError::bad_request("the body is an array; expected an object"));
-    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+    let Object(parsed) = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
-        match (error.classify(), path.as_str()) {
-            (serde_json::error::Category::Data, ".") => ApiError::bad_request(format!("the body: {error}")),
-            (serde_json::error::Category::Data, _) => ApiError::field(path, error),
-            _ => ApiError::bad_request(format!("the body is not JSON: {error}")),
+        if error.classify() != serde_json::error::Category::Data {
+            return ApiError::bad_request(format!("the body is not JSON: {error}"));
+        }
+        let parent = if path == "." { "" } else { path.as_str() };
+        match (unpaired(&error.to_string()), parent) {
+            (Some((field, problem)), "") => ApiError::field(field, problem),
+            (Some((field, problem)), _) => ApiError::field(format!("{parent}.{field}"), problem),
+            (None, "") => ApiError::bad_request(format!("the body: {error}")),
+            (None, _) => ApiError::field(path, error),
         }
     })?;
     deserializer
         .end()
         .map_err(|error| ApiError::bad_request(format!("the body is not one JSON value: {error}")))?;
     Ok(parsed)
+}
+
+/// The field that is missing or there twice, which serde names in its message only: the path ends at the object.
+fn unpaired(message: &str) -> Option<(&str, &'static str)> {
+    let name = |after: &str| message.strip_prefix(after)?.split('`').next();
+    let missing = name("missing field `").map(|field| (field, "it is missing"));
+    missing.or_else(|| name("duplicate field `").map(|field| (field, "it is there twice")))
 }
 
 #[cfg(test)]
@@ -70,7 +82,7 @@ mod tests {
     #[allow(dead_code, reason = "only its fields' types matter")]
     struct Body {
         temperature: Option<f64>,
-        messages: Option<Vec<Inner>>,
+        messages: Option<Vec<Object<Inner>>>,
     }
 
     #[derive(Debug, Deserialize)]
@@ -85,13 +97,16 @@ mod tests {
             (r#"{"temperature": "hot"}"#, "temperature"),
             (r#"{"messages": [{"content": "a"}, {"content": 5}]}"#, "messages[1].content"),
             (r#"{"messages": {}}"#, "messages"),
-            (r#"{"messages": [{}]}"#, "messages[0]"),
+            (r#"{"messages": [{}]}"#, "messages[0].content"),
+            (r#"{"messages": [["a"]]}"#, "messages[0]"),
+            (r#"{"messages": [{"content": "a", "content": "b"}]}"#, "messages[0].content"),
+            (r#"{"temperature": 1, "temperature": 1}"#, "temperature"),
         ] {
             let error = parse::<Body>(body.as_bytes()).unwrap_err();
             assert_eq!(error.json()["error"]["param"], param, "{error}");
             assert!(error.to_string().contains(param), "{error}");
         }
-        for body in ["", "{", "[]", "5", "{} x", "\u{0}"] {
+        for body in ["", "{", "[]", "[1, []]", "5", "{} x", "\u{0}"] {
             let error = parse::<Body>(body.as_bytes()).unwrap_err();
             assert_eq!(error.http_status(), 400, "{body}");
             assert!(error.json()["error"]["param"].is_null(), "{body}: {error}");

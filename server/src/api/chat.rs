@@ -20,7 +20,7 @@ use super::reply::Reply;
 use super::task::{self, Task};
 use super::tools::{Calls, ToolFields, Tools, tell};
 use crate::app::App;
-use crate::body;
+use crate::body::{self, Object};
 use crate::error::ApiError;
 use crate::model::Model;
 use crate::options::Options;
@@ -29,7 +29,7 @@ use crate::worker::{Choice, End, Finish, Piece, TokenInfo, TokenText};
 /// The fields that only conversations have.
 #[derive(Debug, Deserialize)]
 pub struct Request {
-    messages: Vec<MessageJson>,
+    messages: Vec<Object<MessageJson>>,
     logprobs: Option<bool>,
     top_logprobs: Option<u32>,
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use unisonic_engine::chat::{Data, Message};
 
 use super::messages::Content;
+use crate::body::Object;
 use crate::error::ApiError;
 
 /// A text or items.
@@ -15,7 +16,7 @@ pub enum Input {
     /// What a user says.
     Text(String),
     /// A conversation.
-    Items(Vec<Item>),
+    Items(Vec<Object<Item>>),
 }
 
 /// A message, a call, or its result.
@@ -72,7 +73,7 @@ impl Input {
                 return Err(ApiError::field("input", "it is empty: there is nothing to answer"));
             }
             Self::Items(items) => {
-                for (index, item) in items.into_iter().enumerate() {
+                for (index, Object(item)) in items.into_iter().enumerate() {
                     item.add_to(&mut messages, &format!("input[{index}]"))?;
                 }
             }

@@ -6,6 +6,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use unisonic_engine::chat::{Data, Message};
 
+use crate::body::Object;
 use crate::error::ApiError;
 
 /// A message.
@@ -14,7 +15,7 @@ pub struct MessageJson {
     role: String,
     #[serde(default)]
     content: Content,
-    tool_calls: Option<Vec<CallJson>>,
+    tool_calls: Option<Vec<Object<CallJson>>>,
     tool_call_id: Option<String>,
     name: Option<String>,
     #[serde(alias = "reasoning_content")]
@@ -25,7 +26,7 @@ pub struct MessageJson {
 #[derive(Debug, Deserialize)]
 struct CallJson {
     id: Option<String>,
-    function: FunctionJson,
+    function: Object<FunctionJson>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -37,7 +38,7 @@ struct FunctionJson {
 impl CallJson {
     /// For templates, which write arguments as JSON themselves.
     fn data(self) -> Data {
-        let FunctionJson { name, arguments } = self.function;
+        let Object(FunctionJson { name, arguments }) = self.function;
         let arguments = match arguments {
             Some(Data::Text(text)) => serde_json::from_str(&text).unwrap_or(Data::Text(text)),
             Some(arguments) => arguments,
@@ -58,7 +59,7 @@ pub enum Content {
     /// A text.
     Text(String),
     /// Parts of one.
-    Parts(Vec<Part>),
+    Parts(Vec<Object<Part>>),
 }
 
 /// A part of a content.
@@ -109,7 +110,7 @@ impl Content {
             Self::Text(text) => Ok(text),
             Self::Parts(parts) => {
                 let mut whole = String::new();
-                for (index, part) in parts.into_iter().enumerate() {
+                for (index, Object(part)) in parts.into_iter().enumerate() {
                     if !["text", "input_text", "output_text"].contains(&part.kind.as_str()) {
                         let problem =
                             format!("parts of type {:?} are not supported, only \"text\"", part.kind);
@@ -125,18 +126,18 @@ impl Content {
 }
 
 /// The messages for the template; at least one.
-pub fn messages(messages: Vec<MessageJson>) -> Result<Vec<Message>, ApiError> {
+pub fn messages(messages: Vec<Object<MessageJson>>) -> Result<Vec<Message>, ApiError> {
     if messages.is_empty() {
         return Err(ApiError::field("messages", "it is empty: there is nothing to answer; give one message"));
     }
-    let message = |(index, message): (usize, MessageJson)| {
+    let message = |(index, Object(message)): (usize, Object<MessageJson>)| {
         let MessageJson { role, content, tool_calls, tool_call_id, name, reasoning } = message;
         // The newer name of the same thing, which templates do not know.
         let role = if role == "developer" { "system".to_owned() } else { role };
         let mut message = Message::new(role, content.text(&format!("messages[{index}].content"))?);
         let calls = tool_calls.unwrap_or_default();
         if !calls.is_empty() {
-            let calls = calls.into_iter().map(CallJson::data).collect();
+            let calls = calls.into_iter().map(|Object(call)| call.data()).collect();
             message.more.push(("tool_calls".into(), Data::List(calls)));
         }
         for (name, text) in [("tool_call_id", tool_call_id), ("name", name), ("reasoning_content", reasoning)]

@@ -64,16 +64,6 @@ async fn read(app: &App, body: Body) -> Result<Bytes, ApiError> {
     Ok(bytes)
 }
 
-/// Work that takes the processor's time rather than somebody else's, off the threads that serve connections.
-async fn compute<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| {
-        Err(ApiError::internal("a request could not be read; this is a bug, please report it"))
-    })
-}
-
 /// Reads a body as each route does, without answering it: for tests that search for bodies that no server should be given. What
 /// is wrong with it for each of the routes.
 pub fn check_request(options: &Options, model: &Model, bytes: &[u8]) -> Vec<ApiError> {

@@ -12,6 +12,7 @@ use unisonic_engine::constraint::{ConstrainedSampler, Constraint, ConstraintKind
 use unisonic_engine::sampling::{Sampler, SamplerOptions, Window};
 use unisonic_engine::{GreedyTokens, Sample};
 
+use crate::body::Object;
 use crate::error::ApiError;
 use crate::model::Model;
 use crate::options::Options;
@@ -29,7 +30,7 @@ const RESPONSE_FORMAT: &str = "response_format";
 #[derive(Debug, Default, Deserialize)]
 pub struct Params {
     stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
+    stream_options: Option<Object<StreamOptions>>,
     n: Option<u32>,
     #[serde(default)]
     stop: Texts,
@@ -52,7 +53,10 @@ pub struct Params {
     #[serde(alias = "max_output_tokens")]
     max_completion_tokens: Option<u32>,
     cache_salt: Option<String>,
-    response_format: Option<ResponseFormat>,
+    response_format: Option<Object<ResponseFormat>>,
+    /// There is one model, whatever it is called.
+    #[serde(rename = "model")]
+    _model: Option<String>,
     /// The field that the format comes from, if not `response_format`.
     #[serde(skip)]
     format_param: Option<&'static str>,
@@ -68,7 +72,7 @@ struct StreamOptions {
 pub struct ResponseFormat {
     #[serde(rename = "type")]
     kind: String,
-    json_schema: Option<JsonSchema>,
+    json_schema: Option<Object<JsonSchema>>,
     /// The place for it in responses, and at llama.cpp.
     schema: Option<Data>,
 }
@@ -81,7 +85,7 @@ struct JsonSchema {
 impl ResponseFormat {
     /// `param` is the field that it comes from.
     fn constraint(self, param: &str) -> Result<Option<Constraint>, ApiError> {
-        let schema = self.json_schema.and_then(|of| of.schema).or(self.schema);
+        let schema = self.json_schema.and_then(|Object(of)| of.schema).or(self.schema);
         match (self.kind.as_str(), schema) {
             ("text", _) => Ok(None),
             ("json_object", None) => Ok(Some(Constraint::json_object())),
@@ -123,7 +127,7 @@ pub struct Checked {
 
 impl Params {
     /// With a format that the request has in another field.
-    pub fn with_format(self, param: &'static str, format: Option<ResponseFormat>) -> Self {
+    pub fn with_format(self, param: &'static str, format: Option<Object<ResponseFormat>>) -> Self {
         match format {
             Some(format) => Self { response_format: Some(format), format_param: Some(param), ..self },
             None => self,
@@ -149,7 +153,8 @@ impl Params {
         let sampler = self.sampler(&options.sampler)?;
         sampler.check(model.vocab_len)?;
         let format_param = self.format_param.unwrap_or(RESPONSE_FORMAT);
-        let constraint = self.response_format.map(|of| of.constraint(format_param)).transpose()?.flatten();
+        let constraint =
+            self.response_format.map(|Object(of)| of.constraint(format_param)).transpose()?.flatten();
         Ok(Checked {
             n,
             stream,
@@ -214,6 +219,11 @@ impl Params {
 }
 
 impl Checked {
+    /// How tokens are chosen, but for the seed.
+    pub fn sampler(&self) -> &SamplerOptions {
+        &self.sampler
+    }
+
     /// A choice of the answer to a prompt: `i` of `n`.
     pub fn choice(
         &self,
@@ -412,7 +422,11 @@ mod tests {
             (r#"{"logit_bias": [1]}"#, "logit_bias"),
             (r#"{"stream": "yes"}"#, "stream"),
             (r#"{"stream_options": {"include_usage": 1}}"#, "stream_options.include_usage"),
+            (r#"{"stream_options": [true]}"#, "stream_options"),
             (r#"{"response_format": {"type": 1}}"#, "response_format.type"),
+            (r#"{"response_format": {}}"#, "response_format.type"),
+            (r#"{"response_format": ["text"]}"#, "response_format"),
+            (r#"{"model": 5}"#, "model"),
         ] {
             let error = crate::body::parse::<Params>(json.as_bytes()).expect_err(json);
             let named = error.json()["error"]["param"].as_str().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
 //! `/v1/responses`: answers a conversation, in OpenAI's newer shape: texts, reasoning and calls are items of the output.
 //!
-//! Nothing is stored: `store` is passed over, and `previous_response_id` is refused.
+//! Nothing is stored: `store` is passed over, and what names something stored is refused.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use unisonic_engine::chat::Data;
 
 use super::answer::{Event, Format, Usage};
 use super::chat::{marks, prompt};
 use super::head::Head;
 use super::items::Input;
-use super::params::{Params, ResponseFormat, check_prompt};
+use super::params::{Checked, Params, ResponseFormat, check_prompt};
 use super::parts::{Part, Parts};
 use super::task::{self, Task};
 use super::tools::{Call, ToolFields};
 use crate::app::App;
-use crate::body;
+use crate::body::{self, Object};
 use crate::error::ApiError;
 use crate::model::Model;
 use crate::options::Options;
@@ -31,7 +31,11 @@ struct Request {
     input: Input,
     instructions: Option<String>,
     previous_response_id: Option<String>,
-    text: Option<TextFormat>,
+    conversation: Option<Data>,
+    prompt: Option<Data>,
+    background: Option<bool>,
+    truncation: Option<String>,
+    text: Option<Object<TextFormat>>,
     tools: Option<Vec<Data>>,
     tool_choice: Option<Data>,
     parallel_tool_calls: Option<bool>,
@@ -39,7 +43,23 @@ struct Request {
 
 #[derive(Debug, Deserialize)]
 struct TextFormat {
-    format: Option<ResponseFormat>,
+    format: Option<Object<ResponseFormat>>,
+}
+
+/// What of a request its response says again, as it was said.
+#[derive(Debug, Deserialize)]
+struct Said {
+    #[serde(default)]
+    instructions: Json,
+    #[serde(default)]
+    max_output_tokens: Json,
+    metadata: Option<Map<String, Json>>,
+    parallel_tool_calls: Option<Json>,
+    text: Option<Json>,
+    tool_choice: Option<Json>,
+    tools: Option<Json>,
+    #[serde(default)]
+    user: Json,
 }
 
 /// Answers a conversation.
@@ -55,14 +75,12 @@ pub(super) fn read(
     bytes: &[u8],
 ) -> Result<Task<Responses>, ApiError> {
     let request: Request = body::parse(bytes)?;
-    let format = request.text.and_then(|text| text.format);
+    request.check()?;
+    let said: Said = body::parse(bytes)?;
+    let format = request.text.and_then(|Object(text)| text.format);
     let params = body::parse::<Params>(bytes)?.with_format("text.format", format).check(options, model)?;
     if params.n != 1 {
         return Err(ApiError::unsupported("n", "a response is one answer; leave it out"));
-    }
-    if request.previous_response_id.is_some() {
-        let problem = "responses are not stored; send the whole conversation as `input`";
-        return Err(ApiError::unsupported("previous_response_id", problem));
     }
     let tools = ToolFields::flat(request.tools, request.tool_choice, request.parallel_tool_calls).check()?;
     let messages = request.input.messages(request.instructions)?;
@@ -74,6 +92,7 @@ pub(super) fn read(
     let choice = Choice { shown, ..params.choice(model, 0, ids, max_tokens, None)? };
     let format = Responses {
         head: Head::new(id, model, params.seed),
+        said: said.json(&params),
         parts: Parts::new(rules),
         output: Vec::new(),
         open: None,
@@ -83,9 +102,56 @@ pub(super) fn read(
     Ok(Task { choices: vec![choice], format, prompt_tokens, streams: params.stream })
 }
 
+impl Request {
+    /// Refuses what would have to be stored, or forgotten.
+    fn check(&self) -> Result<(), ApiError> {
+        let stored = "responses are not stored; send the whole conversation as `input`";
+        let unsupported = [
+            ("previous_response_id", self.previous_response_id.is_some(), stored),
+            ("conversation", self.conversation.is_some(), stored),
+            (
+                "prompt",
+                self.prompt.is_some(),
+                "prompts are not stored; send the text as `instructions` and `input`",
+            ),
+            ("background", self.background == Some(true), "responses are not stored; leave it out and wait"),
+            (
+                "truncation",
+                self.truncation.as_ref().is_some_and(|how| how != "disabled"),
+                "only \"disabled\" is supported: nothing of a conversation is left out",
+            ),
+        ];
+        let asked = unsupported.into_iter().find(|(_, asked, _)| *asked);
+        asked.map_or(Ok(()), |(param, _, problem)| Err(ApiError::unsupported(param, problem)))
+    }
+}
+
+impl Said {
+    fn json(self, params: &Checked) -> Json {
+        json!({
+            "background": false,
+            "instructions": self.instructions,
+            "max_output_tokens": self.max_output_tokens,
+            "metadata": self.metadata.unwrap_or_default(),
+            "parallel_tool_calls": self.parallel_tool_calls.unwrap_or(true.into()),
+            "previous_response_id": null,
+            "store": false,
+            "temperature": params.sampler().temperature,
+            "text": self.text.unwrap_or_else(|| json!({ "format": { "type": "text" } })),
+            "tool_choice": self.tool_choice.unwrap_or("auto".into()),
+            "tools": self.tools.unwrap_or(json!([])),
+            "top_p": params.sampler().top_p.unwrap_or(1.0),
+            "truncation": "disabled",
+            "user": self.user,
+        })
+    }
+}
+
 /// What the answer looks like.
 pub(super) struct Responses {
     head: Head,
+    /// What it says again of the request: [`Said::json`].
+    said: Json,
     parts: Parts,
     /// Items that are complete.
     output: Vec<Json>,
@@ -105,6 +171,7 @@ impl Responses {
     }
 
     fn response(&self, status: &str, usage: Option<Usage>) -> Json {
+        // How many tokens were cached depends on who asked before, and an answer does not.
         let usage = usage.map(|Usage { prompt_tokens, generated_tokens }| {
             json!({
                 "input_tokens": prompt_tokens,
@@ -115,24 +182,18 @@ impl Responses {
             })
         });
         let why = (status == "incomplete").then(|| json!({ "reason": "max_output_tokens" }));
-        json!({
-            "id": self.head.id,
-            "object": "response",
-            "created_at": self.head.created,
-            "model": self.head.model,
-            "seed": self.head.seed,
-            "status": status,
-            "error": null,
-            "incomplete_details": why,
-            "instructions": null,
-            "metadata": {},
-            "output": self.output,
-            "parallel_tool_calls": true,
-            "store": false,
-            "tool_choice": "auto",
-            "tools": [],
-            "usage": usage,
-        })
+        let mut response = self.said.clone();
+        response["id"] = self.head.id.as_str().into();
+        response["object"] = "response".into();
+        response["created_at"] = self.head.created.into();
+        response["model"] = self.head.model.as_str().into();
+        response["seed"] = self.head.seed.into();
+        response["status"] = status.into();
+        response["error"] = Json::Null;
+        response["incomplete_details"] = why.into();
+        response["output"] = self.output.clone().into();
+        response["usage"] = usage.into();
+        response
     }
 
     fn item_id(&self, kind: &str) -> String {
@@ -145,7 +206,7 @@ impl Responses {
             return json!({ "id": self.item_id("rs"), "type": "reasoning", "summary": [], "content": content });
         }
         let part = json!([{ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }]);
-        let content = if status == "completed" { part } else { json!([]) };
+        let content = if status == "in_progress" { json!([]) } else { part };
         json!({
             "id": self.item_id("msg"), "type": "message", "role": "assistant", "status": status, "content": content,
         })
@@ -202,7 +263,7 @@ impl Responses {
             let place = self.place("msg");
             events.push(self.event("response.content_part.done", with(place, "part", part)));
         }
-        let item = self.item(reasoning, &text, "completed");
+        let item = self.item(reasoning, &text, self.status());
         events.push(self.done(item));
         events
     }
@@ -263,8 +324,8 @@ impl Format for Responses {
     fn end(&mut self, _choice: usize, end: End) -> Vec<Event> {
         let parts = self.parts.finish();
         let mut events: Vec<Event> = parts.into_iter().flat_map(|part| self.add(part)).collect();
-        events.extend(self.close());
         self.is_complete = end.finish == Finish::Stop;
+        events.extend(self.close());
         events
     }
 

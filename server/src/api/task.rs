@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 
 use super::answer::{Format, answer};
-use super::{compute, read};
+use super::read;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::model::Model;
@@ -39,7 +39,7 @@ pub async fn handle<F: Format>(
     let model = app.model()?;
     let bytes = read(&app, body).await?;
     let (of, with, id) = (Arc::clone(&app), Arc::clone(&model), app.id(kind));
-    let task = compute(move || task(&of.options, &with, id, &bytes)).await?;
+    let task = app.compute(move || task(&of.options, &with, id, &bytes)).await?;
     let answers = app.submit(&model, task.choices)?;
     answer(task.format, answers, task.prompt_tokens, task.streams).await
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use unisonic_engine::tokenizer::{ControlTokens, Specials};
 
-use super::{answer, compute, read};
+use super::{answer, read};
 use crate::app::App;
 use crate::body;
 use crate::error::ApiError;
@@ -37,7 +37,7 @@ pub struct DetokenizeRequest {
 pub async fn tokenize(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
     let model = app.model()?;
     let bytes = read(&app, body).await?;
-    let ids = compute(move || {
+    let ids = app.compute(move || {
         let request: TokenizeRequest = body::parse(&bytes)?;
         let parse = request.parse_special.unwrap_or(true);
         let specials = if parse { Specials::Parse } else { Specials::Literal };
@@ -56,7 +56,7 @@ pub async fn tokenize(State(app): State<Arc<App>>, body: Body) -> Result<Respons
 pub async fn detokenize(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
     let model = app.model()?;
     let bytes = read(&app, body).await?;
-    let text = compute(move || {
+    let text = app.compute(move || {
         let DetokenizeRequest { tokens } = body::parse(&bytes)?;
         if let Some(index) = tokens.iter().position(|&id| id >= model.tokenizer.vocab_len()) {
             let problem = format!("the model's tokens are 0 to {}", model.tokenizer.vocab_len() - 1);

@@ -121,14 +121,14 @@ impl Job {
 
     /// Sends what is left of a generation that has ended.
     pub(super) fn end(mut self, completion: &Completion, metrics: &Metrics) {
-        if !self.stopped {
-            let piece = self.text.finish();
-            self.send_piece(piece);
-        }
         let finish = match completion.stop {
             Stop::Eog | Stop::Grammar | Stop::Cancelled => Finish::Stop,
             Stop::Length | Stop::Context => Finish::Length,
         };
+        if !self.stopped {
+            let piece = self.text.finish(finish == Finish::Length);
+            self.send_piece(piece);
+        }
         metrics.drafted_tokens.inc_by(completion.drafts.drafted);
         metrics.accepted_tokens.inc_by(completion.drafts.accepted);
         let now = Instant::now();

@@ -109,9 +109,11 @@ impl TextStream {
         (self.piece(passed.text), passed.stopped)
     }
 
-    /// What is left when the generation has ended by itself.
-    pub fn finish(&mut self) -> Piece {
-        let text = self.detokenizer.finish();
+    /// What is left when the generation has ended without a stop string. Where it was `cut`, by a limit, a character that the last
+    /// tokens began is left out; where the model ended so, it is U+FFFD.
+    pub fn finish(&mut self, cut: bool) -> Piece {
+        let begun = self.detokenizer.finish();
+        let text = if cut { String::new() } else { begun };
         let passed = self.stops.push(&text);
         let rest = if passed.stopped { String::new() } else { self.stops.finish() };
         let mut piece = self.piece(passed.text + &rest);

@@ -87,6 +87,10 @@ async fn what_is_wrong_is_named() {
     for (more, param) in [
         (json!({ "messages": [] }), "messages"),
         (json!({ "messages": "hi" }), "messages"),
+        (json!({ "messages": [["user", "hi"]] }), "messages[0]"),
+        (message(json!({ "content": "a" })), "messages[1].role"),
+        (message(json!({ "role": "assistant", "tool_calls": [["c"]] })), "messages[1].tool_calls[0]"),
+        (json!({ "model": 5 }), "model"),
         (message(json!({ "role": "user", "content": 5 })), "messages[1].content"),
         (message(json!({ "role": 5, "content": "" })), "messages[1].role"),
         (

@@ -118,9 +118,7 @@ async fn what_is_wrong_is_named() {
     ] {
         server.refused(PATH, &prompt("a", more), param).await;
     }
-    let answer = server.post(PATH, &json!({})).await;
-    assert_eq!(answer.status, 400);
-    assert!(answer.text.contains("missing field `prompt`"), "{}", answer.text);
+    server.refused(PATH, &json!({}), "prompt").await;
     server.json(PATH, &prompt("a", json!({ "unknown": { "x": [1] }, "model": "gpt-4", "user": 5 }))).await;
 }
 

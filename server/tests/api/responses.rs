@@ -72,7 +72,23 @@ async fn calls_and_results_are_items() {
     let result = json!({ "type": "function_call_output", "call_id": "c", "output": "22" });
     let tools = json!([{ "type": "function", "name": "weather", "parameters": { "type": "object" } }]);
     let input = json!([{ "role": "user", "content": "Sun?" }, { "type": "reasoning" }, call, result]);
-    server.json(PATH, &ask(json!({ "input": input, "tools": tools, "instructions": "Be brief" }))).await;
+    let more = json!({ "input": input, "tools": tools, "instructions": "Be brief", "metadata": { "a": "b" }, "top_p": 0.5 });
+    let response = server.json(PATH, &ask(more.clone())).await;
+    for name in ["tools", "instructions", "metadata", "top_p"] {
+        assert_eq!(response[name], more[name], "what was asked is said again");
+    }
+    assert_eq!(response["max_output_tokens"], 20);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_is_incomplete() {
+    let server = Server::new().await;
+    let response = server.json(PATH, &ask(json!({ "max_output_tokens": 2 }))).await;
+    assert_eq!(
+        (&response["status"], &response["output"][0]["status"]),
+        (&"incomplete".into(), &"incomplete".into())
+    );
+    assert_eq!(response["incomplete_details"]["reason"], "max_output_tokens");
 }
 
 #[tokio::test]
@@ -84,6 +100,11 @@ async fn what_is_wrong_is_named() {
         (json!({ "input": [{ "content": "a" }] }), "input[0].role"),
         (json!({ "input": [{ "type": "image" }] }), "input[0].type"),
         (json!({ "previous_response_id": "resp_1" }), "previous_response_id"),
+        (json!({ "conversation": "conv_1" }), "conversation"),
+        (json!({ "background": true }), "background"),
+        (json!({ "truncation": "auto" }), "truncation"),
+        (json!({ "input": [["user", "a"]] }), "input[0]"),
+        (json!({ "metadata": [] }), "metadata"),
         (json!({ "text": { "format": { "type": "regex" } } }), "text.format.type"),
         (json!({ "text": { "format": { "type": "json_schema" } } }), "text.format.schema"),
         (

@@ -35,7 +35,7 @@ fn pieces(text: &[u8], stops: &[&str]) -> (Vec<Piece>, bool) {
             return (pieces, true);
         }
     }
-    pieces.push(stream.finish());
+    pieces.push(stream.finish(false));
     (pieces, false)
 }
 
@@ -73,6 +73,17 @@ fn what_is_held_comes_with_the_end() {
     assert!(!stopped);
     assert_eq!(texts(&pieces).concat(), "ABCDE\u{fffd}");
     assert_eq!(bytes(&pieces), b"ABCDE\xf0\x9f");
+}
+
+/// Report 5.04 again: an answer that ends at a limit does not end in U+FFFD.
+#[test]
+fn a_character_that_a_limit_cuts_is_left_out() {
+    let mut stream = TextStream::new(tokenizer(), vec!["B\u{fffd}".into()], Vec::new());
+    let mut pieces: Vec<Piece> =
+        ids(b"AB\xf0\x9f").into_iter().map(|id| stream.push(id, info(id)).0).collect();
+    pieces.push(stream.finish(true));
+    assert_eq!(texts(&pieces).concat(), "AB");
+    assert_eq!(bytes(&pieces), b"AB\xf0\x9f", "its tokens are told of");
 }
 
 proptest! {
