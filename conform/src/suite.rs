@@ -1,5 +1,7 @@
 //! Which groups a suite has.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use unisonic_core::kir::Op;
 use unisonic_devices::DeviceName;
@@ -9,6 +11,7 @@ use unisonic_vulkan::driver::KNOWN_FAULTS;
 
 use crate::groups::tokens;
 use crate::open::{Variant, variants};
+use crate::outcome::{Outcome, Row};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +147,20 @@ pub struct Task {
     /// Cases that have been run already.
     #[serde(default)]
     pub skip: usize,
+}
+
+impl Task {
+    /// The row of one of its cases.
+    pub fn row(&self, case: &str, outcome: Outcome, took: Duration) -> Row {
+        Row {
+            group: self.group.clone(),
+            case: case.to_owned(),
+            variant: self.variant.clone(),
+            outcome,
+            milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            replay: None,
+        }
+    }
 }
 
 /// The tasks of a suite on a device; with `only`, those whose group begins so.

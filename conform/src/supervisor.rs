@@ -76,6 +76,40 @@ pub fn describe(settings: &Settings<'_>) -> Result<Description, RunError> {
     }
 }
 
+/// Runs the text of a case that failed ([`crate::replay`]), in a process of its own.
+pub fn replay(text: &str, settings: &Settings<'_>) -> Result<Replayed, RunError> {
+    let device = describe(settings)?;
+    let mut worker = Worker::start(settings).map_err(RunError::Start)?;
+    worker.ask(&Request::Replay(text.to_owned()));
+    match worker.next(settings.patience) {
+        Ok(Answer::Replayed { outcome, text }) => Ok(Replayed { device, outcome, text: Some(text) }),
+        Ok(Answer::Refused(reason)) => Err(RunError::Refused(reason)),
+        Ok(other) => Err(RunError::Ended(format!("a worker said {other:?}"))),
+        Err(silence) => Ok(Replayed { device, outcome: Outcome::failed(worker.end(silence)), text: None }),
+    }
+}
+
+/// The same in this process: a driver that crashes ends it.
+pub fn replay_here(text: &str, device: DeviceName) -> Result<Replayed, RunError> {
+    let description = Settings::describe_here(device)?;
+    match Server::new(device, None).replay(text) {
+        Answer::Replayed { outcome, text } => Ok(Replayed { device: description, outcome, text: Some(text) }),
+        Answer::Refused(reason) => Err(RunError::Refused(reason)),
+        other => Err(RunError::Ended(format!("a worker said {other:?}"))),
+    }
+}
+
+/// What came of a case that ran again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replayed {
+    /// Where it ran.
+    pub device: Description,
+    /// What came of it; that the process ended is a failure like others.
+    pub outcome: Outcome,
+    /// The text as it is of this device; none where the process ended.
+    pub text: Option<String>,
+}
+
 /// Runs tasks; rows in the order of the tasks.
 pub fn run(tasks: Vec<Task>, settings: &Settings<'_>) -> Result<Vec<Row>, RunError> {
     let shared = Shared {
@@ -187,7 +221,7 @@ impl Lane<'_> {
                     }
                     // A new process opens the device again.
                     Ok(Answer::Lost) => break None,
-                    Ok(Answer::Device(_) | Answer::Refused(_)) => {}
+                    Ok(Answer::Device(_) | Answer::Refused(_) | Answer::Replayed { .. }) => {}
                     Err(silence) => break Some(silence),
                 }
                 if (self.settings.is_interrupted)() {
@@ -206,9 +240,7 @@ impl Lane<'_> {
             }
             silent_ends += u32::from(begun.is_none());
             let case = begun.unwrap_or_else(|| "between cases".to_owned());
-            let (group, variant) = (task.group.clone(), task.variant.clone());
-            let outcome = Outcome::failed(reason);
-            self.keep(number, Row { group, case, variant, outcome, milliseconds: 0, replay: None });
+            self.keep(number, task.row(&case, Outcome::failed(reason), Duration::ZERO));
             self.show(number, &task);
             task.skip += 1;
             if silent_ends == MOST_SILENT_ENDS {

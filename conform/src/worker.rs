@@ -4,6 +4,7 @@
 //! [`Answer::End`] or [`Answer::Lost`]. What ends it is told by its silence.
 
 use std::io::{self, BufRead, Write};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use unisonic_devices::DeviceName;
@@ -13,6 +14,7 @@ use crate::kernels::Facts;
 use crate::open::{Opened, Variant, open};
 use crate::outcome::{Outcome, Row};
 use crate::planted::{Faulty, Planted};
+use crate::replay::Replay;
 use crate::suite::{Group, Suite, Task};
 
 /// What a worker is asked.
@@ -25,6 +27,8 @@ pub enum Request {
     Run(Task),
     /// To show the next case of a group without running it.
     Show(Task),
+    /// To run a case that is a text ([`crate::replay`]).
+    Replay(String),
 }
 
 /// What a worker says.
@@ -46,6 +50,13 @@ pub enum Answer {
         /// Its name.
         case: String,
         /// The text.
+        text: String,
+    },
+    /// A case that was a text was run.
+    Replayed {
+        /// What came of it.
+        outcome: Outcome,
+        /// The text as it is of this device.
         text: String,
     },
     /// All that was asked is done.
@@ -98,6 +109,7 @@ pub fn serve(
                     answer(&Answer::Replay { case, text })?;
                 }
             }
+            Request::Replay(text) => answer(&server.replay(&text))?,
             Request::Run(task) => {
                 let mut failed = None;
                 let is_there = server.run(&task, &mut |said| {
@@ -173,6 +185,27 @@ impl Server {
         is_there
     }
 
+    /// Runs a case that is a text, in the variant that it failed in; where the device does not have that, as it is.
+    pub fn replay(&mut self, text: &str) -> Answer {
+        let replay = match Replay::parse(text) {
+            Ok(replay) => replay,
+            Err(error) => return Answer::Refused(error.to_string()),
+        };
+        let variant = replay.note("variant").and_then(Variant::from_name).unwrap_or(Variant::AsItIs);
+        let is_there = !matches!(self.open(variant.name()), Ok(Opened::NoVariant { .. }));
+        let variant = if is_there { variant } else { Variant::AsItIs };
+        match self.open(variant.name()) {
+            Ok(Opened::Kernels(kernels)) => {
+                let (outcome, now) = replay.run_again(&mut **kernels);
+                Answer::Replayed { outcome, text: now.text() }
+            }
+            Ok(Opened::Plans { name }) => {
+                Answer::Refused(format!("{name} runs whole plans and no kernels; give another --device"))
+            }
+            Ok(Opened::NoVariant { reason }) | Err(reason) => Answer::Refused(reason.clone()),
+        }
+    }
+
     /// The next case of a group with its text.
     pub fn show(&mut self, task: &Task) -> Option<(String, String)> {
         let group = Group::from_name(&task.group)?;
@@ -214,16 +247,7 @@ fn answer_of(event: Event<'_>) -> Answer {
 
 /// False if the device is lost.
 fn run(task: &Task, opened: &mut Result<Opened, String>, say: &mut dyn FnMut(Answer)) -> bool {
-    let whole = |outcome: Outcome| {
-        Answer::Row(Box::new(Row {
-            group: task.group.clone(),
-            case: "all".to_owned(),
-            variant: task.variant.clone(),
-            outcome,
-            milliseconds: 0,
-            replay: None,
-        }))
-    };
+    let whole = |outcome: Outcome| Answer::Row(Box::new(task.row("all", outcome, Duration::ZERO)));
     let Some(group) = Group::from_name(&task.group) else {
         say(whole(Outcome::failed("there is no such group")));
         return true;

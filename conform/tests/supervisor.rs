@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use unisonic_conform::Row;
 use unisonic_conform::suite::{Suite, Task};
-use unisonic_conform::supervisor::{RunError, Settings, describe, run};
+use unisonic_conform::supervisor::{RunError, Settings, describe, replay, run};
 
 /// What a worker that passes a case says.
 const PASSED: &str = r#"echo '{"begin":"good"}'; echo '{"row":{"group":"g","case":"good","variant":"v","outcome":"passed","milliseconds":1}}'"#;
@@ -106,19 +106,42 @@ fn what_crashes_when_it_is_reduced_has_failed_once() {
     assert_eq!(texts.len(), 2);
 }
 
-#[test]
-fn workers_that_end_at_once_are_not_started_for_ever() {
-    let (rows, _) = rows("exit 7", 1);
-    assert_eq!(rows.len(), 6, "{rows:?}");
-    assert_eq!(reason(&rows[0]), "the process ended: exit status: 7");
-    let settings = |worker: &'static (dyn Fn() -> Command + Sync)| Settings {
+fn settings<'a>(worker: &'a (dyn Fn() -> Command + Sync)) -> Settings<'a> {
+    Settings {
         worker,
         jobs: 1,
         patience: Duration::from_secs(1),
         progress: &|_, _| (),
         keep_replay: &|_, _, _| None,
         is_interrupted: &|| false,
+    }
+}
+
+/// A file of a case that ended a process is run by a process too.
+#[test]
+fn a_replay_that_crashes_is_a_failure() {
+    let script = r#"while read line; do
+            case "$line" in
+                *describe*) echo '{"device":{"device":"d","name":"n","driver":"","is_software":true}}';;
+                *replay*) kill -SEGV $$;;
+            esac
+        done"#;
+    let worker = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
     };
+    let replayed = replay("the text", &settings(&worker)).expect("what became of it");
+    assert_eq!((replayed.device.name.as_str(), replayed.text), ("n", None));
+    let reason = replayed.outcome.reason().unwrap_or_default();
+    assert_eq!(reason, "the process ended: signal 11 (segmentation fault)");
+}
+
+#[test]
+fn workers_that_end_at_once_are_not_started_for_ever() {
+    let (rows, _) = rows("exit 7", 1);
+    assert_eq!(rows.len(), 6, "{rows:?}");
+    assert_eq!(reason(&rows[0]), "the process ended: exit status: 7");
     let ended = describe(&settings(&|| Command::new("false")));
     assert!(matches!(ended, Err(RunError::Ended(_))), "{ended:?}");
     let absent = describe(&settings(&|| Command::new("/no/such/program")));

@@ -102,16 +102,8 @@ pub fn run(group: Group, task: &Task, kernels: &mut dyn Kernels, say: &mut dyn F
             Ok(case) => judge(kernels, case, task.suite),
             Err((_, reason)) => Judged { outcome: Outcome::not_applicable(reason.clone()), is_lost: false },
         };
-        let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         let is_failure = judged.outcome.is_failure();
-        say(Event::Row(Row {
-            group: task.group.clone(),
-            case: name.clone(),
-            variant: task.variant.clone(),
-            outcome: judged.outcome,
-            milliseconds,
-            replay: None,
-        }));
+        say(Event::Row(task.row(&name, judged.outcome, start.elapsed())));
         if judged.is_lost {
             return false;
         }
@@ -133,14 +125,7 @@ pub fn run(group: Group, task: &Task, kernels: &mut dyn Kernels, say: &mut dyn F
 
 /// The row of a group's only case. False if the device is lost.
 fn only_row(task: &Task, start: Instant, judged: &Judged, say: &mut dyn FnMut(Event<'_>)) -> bool {
-    say(Event::Row(Row {
-        group: task.group.clone(),
-        case: ONLY.to_owned(),
-        variant: task.variant.clone(),
-        outcome: judged.outcome.clone(),
-        milliseconds: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
-        replay: None,
-    }));
+    say(Event::Row(task.row(ONLY, judged.outcome.clone(), start.elapsed())));
     !judged.is_lost
 }
 

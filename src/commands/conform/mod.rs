@@ -133,7 +133,7 @@ pub fn run(args: &ConformArgs) -> anyhow::Result<ExitCode> {
     }
     interrupt::install()?;
     if let Some(path) = &args.replay {
-        return replay::run(path, device, &args.failures);
+        return replay::run(path, device, args);
     }
     for path in [&args.json, &args.junit].into_iter().flatten() {
         atomic::check(path)?;
@@ -164,7 +164,7 @@ fn report(args: &ConformArgs, device: DeviceName) -> anyhow::Result<Report> {
             "no group begins with `{only}`; groups begin with op/, random/, template/, tokens/, limits/, probe/, known/"
         );
     }
-    let program = std::env::current_exe().context("cannot find this program, to start it again")?;
+    let program = current_program()?;
     let bar = progress_bar(&device.to_string(), tasks.len() as u64);
     let progress = |row: &Row, done: usize| {
         bar.set_position(done as u64);
@@ -211,6 +211,10 @@ fn report(args: &ConformArgs, device: DeviceName) -> anyhow::Result<Report> {
         counts: Counts::of(&rows),
         rows,
     })
+}
+
+fn current_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program, to start it again")
 }
 
 fn worker_command(program: &Path, args: &ConformArgs, device: DeviceName) -> Command {

@@ -2,16 +2,18 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use unisonic_conform::replay::Replay;
 use unisonic_conform::suite::{Suite, Task};
-use unisonic_conform::{Opened, Variant, open};
+use unisonic_conform::supervisor::{self, Replayed, Settings};
+use unisonic_conform::worker::Description;
 use unisonic_devices::DeviceName;
 
-use super::DIFFERS;
-use crate::atomic;
+use super::{ConformArgs, DIFFERS, current_program, worker_command};
 use crate::output::{say, write_stdout};
+use crate::{atomic, interrupt};
 
 /// Longest part of a file name that is made of a case's.
 const MAX_NAME_CHARS: usize = 60;
@@ -37,35 +39,40 @@ pub fn keep(folder: &Path, device: DeviceName, task: &Task, case: &str, text: &s
     }
 }
 
-/// Runs the case of a file on a device; if it fails there, the file as it is of that device goes to a folder.
-pub fn run(path: &Path, device: DeviceName, failures: &Path) -> anyhow::Result<ExitCode> {
+/// Runs the case of a file on a device, in a process of its own; if it fails there, the file as it is of that device goes to a
+/// folder.
+pub fn run(path: &Path, device: DeviceName, args: &ConformArgs) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let replay = Replay::parse(&text).with_context(|| format!("cannot replay {}", path.display()))?;
-    let variant = replay.note("variant").and_then(Variant::from_name).unwrap_or(Variant::AsItIs);
-    let opened = match open(device, variant).map_err(anyhow::Error::msg)? {
-        Opened::NoVariant { .. } => open(device, Variant::AsItIs).map_err(anyhow::Error::msg)?,
-        opened => opened,
+    let program = current_program()?;
+    let replayed = match args.in_process {
+        true => supervisor::replay_here(&text, device),
+        false => supervisor::replay(
+            &text,
+            &Settings {
+                worker: &|| worker_command(&program, args, device),
+                jobs: 1,
+                patience: Duration::from_secs(args.patience),
+                progress: &|_, _| (),
+                keep_replay: &|_, _, _| None,
+                is_interrupted: &interrupt::requested,
+            },
+        ),
     };
-    let Opened::Kernels(mut kernels) = opened else {
-        bail!("`{device}` runs no kernels; give another --device");
-    };
-    let (outcome, now) = replay.run_again(&mut *kernels);
+    let Replayed { device: description, outcome, text } =
+        replayed.with_context(|| format!("cannot replay {} on `{device}`", path.display()))?;
     let reason = outcome.reason().map_or(String::new(), |reason| format!(": {reason}"));
-    let facts = kernels.facts();
-    write_stdout(&format!(
-        "{}: {}, {}: {}{reason}\n",
-        facts.device,
-        facts.name,
-        facts.driver,
-        outcome.word()
-    ))?;
-    if outcome.is_failure() {
-        let group = replay.note("case").unwrap_or("replay").to_owned();
-        let variant = variant.name().to_owned();
-        let task = Task { group, variant, suite: Suite::Quick, skip: 0 };
-        if let Some(path) = keep(failures, device, &task, "replayed", &now.text()) {
-            say(format_args!("as it is on this device: {path}"));
-        }
+    let Description { device: id, name, driver, .. } = description;
+    let driver = if driver.is_empty() { driver } else { format!(", {driver}") };
+    write_stdout(&format!("{id}: {name}{driver}: {}{reason}\n", outcome.word()))?;
+    if !outcome.is_failure() {
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(if outcome.is_failure() { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+    let note = |name: &str, default: &str| replay.note(name).unwrap_or(default).to_owned();
+    let (group, variant) = (note("case", "replay"), note("variant", "as-it-is"));
+    let task = Task { group, variant, suite: Suite::Quick, skip: 0 };
+    if let Some(path) = text.and_then(|text| keep(&args.failures, device, &task, "replayed", &text)) {
+        say(format_args!("as it is on this device: {path}"));
+    }
+    Ok(ExitCode::from(DIFFERS))
 }
