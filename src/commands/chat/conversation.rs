@@ -169,8 +169,12 @@ impl Conversation {
         };
         let before = self.messages.split_off(last + 1);
         let sampler = &mut self.settings.sampler;
-        sampler.seed = sampler.seed.wrapping_add(u64::from(sampler.temperature > 0.0));
-        self.answer().inspect_err(|_| self.messages.extend(before))
+        let seed = sampler.seed;
+        sampler.seed = seed.wrapping_add(u64::from(sampler.temperature > 0.0));
+        self.answer().inspect_err(|_| {
+            self.messages.extend(before);
+            self.settings.sampler.seed = seed;
+        })
     }
 
     /// Writes the conversation to a file.

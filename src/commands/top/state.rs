@@ -33,6 +33,7 @@ pub struct State {
     pub generated_tokens: u64,
     pub drafted_tokens: u64,
     pub accepted_tokens: u64,
+    /// Generations that came to their end.
     pub answers: u64,
     /// Means since the reading before, or if there was nothing, since the start.
     pub first_token_seconds: Option<f64>,
@@ -92,11 +93,6 @@ impl Reading {
         self.number("unisonic_steps_total").is_some()
     }
 
-    fn sum(&self, name: &str) -> u64 {
-        let values = self.0.iter().filter(|sample| sample.name == name).map(|sample| sample.value);
-        values.fold(0.0, |sum, value| sum + value) as u64
-    }
-
     /// What the server does, with the reading so many seconds before.
     pub fn state(&self, before: Option<(&Self, f64)>) -> State {
         let model = self.0.iter().find(|sample| sample.name == "unisonic_model");
@@ -132,7 +128,7 @@ impl Reading {
             generated_tokens: self.count("unisonic_generated_tokens_total"),
             drafted_tokens: self.count("unisonic_drafted_tokens_total"),
             accepted_tokens: self.count("unisonic_accepted_tokens_total"),
-            answers: self.sum("unisonic_http_answers_total"),
+            answers: self.count("unisonic_request_seconds_count"),
             first_token_seconds: mean("unisonic_time_to_first_token_seconds"),
             request_seconds: mean("unisonic_request_seconds"),
             prompt_tokens_per_second: rate("unisonic_prompt_tokens_total"),
