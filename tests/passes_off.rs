@@ -83,9 +83,20 @@ fn has_vulkan(what: &str) -> bool {
     opened.map_err(|error| common::skipped(what, &error.to_string())).is_ok()
 }
 
+/// Every subset, each on another model: a driver's compiler takes seconds for each of them.
+#[test]
+fn on_vulkan_in_turn() {
+    if common::runs_in(Tier::Ci, "switches of passes on Vulkan") && has_vulkan("switches of passes on Vulkan") {
+        let (models, device) = (models(), DeviceName::Vulkan(0));
+        for (model, off) in models.iter().cycle().zip(subsets(50)) {
+            switches_change_no_bit(device, model, &[off], OF_VULKAN);
+        }
+    }
+}
+
 #[test]
 fn on_vulkan() {
-    let what = "switches of passes on Vulkan one by one and in 50 random subsets, instead of all at once";
+    let what = "every subset of the switches of passes on Vulkan with every model, instead of each with one";
     if common::runs_in(Tier::Full, what) && has_vulkan(what) {
         let (subsets, device) = (subsets(50), DeviceName::Vulkan(0));
         models().iter().for_each(|model| switches_change_no_bit(device, model, &subsets, OF_VULKAN));

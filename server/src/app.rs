@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::model::{Load, Model, Status};
 use crate::options::Options;
 use crate::worker::{Answers, Choice, Ended, Handle, Limits};
-use crate::{api, guard};
+use crate::{api, body, guard};
 
 /// Seconds after which a server that is not ready may be.
 const RETRY_WHEN_READY: u64 = 5;
@@ -35,8 +35,9 @@ pub struct App {
     ids: AtomicU64,
     id_prefix: String,
     engine: Mutex<Option<Engine>>,
+    pub(crate) bodies: body::Limits,
     /// One for each request that may be read at a time: tokens and templates take the processor's time.
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
 }
 
 /// The engine thread and its end.
@@ -56,6 +57,7 @@ impl App {
         let mut prefix = [0; 8];
         getrandom::fill(&mut prefix).map_err(|error| std::io::Error::other(error.to_string()))?;
         let app = Self {
+            bodies: body::Limits::new(options.max_body_bytes, options.client_timeout),
             options,
             metrics,
             status,
@@ -64,7 +66,7 @@ impl App {
             ids: AtomicU64::new(0),
             id_prefix: hex::encode(prefix),
             engine: Mutex::new(Some(Engine { thread, ended })),
-            readers: Semaphore::new(thread::available_parallelism().map_or(1, NonZero::get)),
+            readers: Arc::new(Semaphore::new(thread::available_parallelism().map_or(1, NonZero::get))),
         };
         Ok(Arc::new(app))
     }
@@ -88,7 +90,7 @@ impl App {
             .route("/health", get(api::health))
             .route("/v1/embeddings", post(api::page::embeddings))
             .route("/v1/models", get(api::models::list))
-            .route("/v1/models/{id}", get(api::models::one))
+            .route("/v1/models/{*id}", get(api::models::one))
             .route("/v1/completions", post(api::completions::handle))
             .route("/v1/chat/completions", post(api::chat::handle))
             .route("/v1/responses", post(api::responses::handle))
@@ -126,14 +128,6 @@ impl App {
     /// Gives the choices of a request to the engine thread.
     pub(crate) fn submit(&self, model: &Arc<Model>, choices: Vec<Choice>) -> Result<Answers, ApiError> {
         let limits = self.worker.limits();
-        if choices.len() > limits.places() {
-            let problem = format!(
-                "the request asks for {} choices, but the server takes {} at a time; ask for fewer",
-                choices.len(),
-                limits.places()
-            );
-            return Err(ApiError::field("n", problem));
-        }
         self.worker.submit(choices, model).ok_or_else(|| {
             self.metrics.refused_requests.inc();
             // As many rounds as wait, at the pace of the requests so far.
@@ -150,7 +144,12 @@ impl App {
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let gone = || ApiError::internal("a request could not be read; this is a bug, please report it");
-        let _reader = self.readers.acquire().await.map_err(|_| gone())?;
+        let reader = Arc::clone(&self.readers).acquire_owned().await.map_err(|_| gone())?;
+        // The work goes on when its client has left, and so does its place.
+        let work = move || {
+            let _reader = reader;
+            work()
+        };
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(gone()))
     }
 

@@ -4,17 +4,56 @@ mod object;
 
 pub use object::Object;
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 
-/// Reads a body of at most `max_bytes` in at most `time`.
-pub async fn read(body: Body, max_bytes: usize, time: Duration) -> Result<Bytes, ApiError> {
+/// From how many bytes on a body is large: far above what conversations have.
+const LARGE_BYTES: usize = 64 << 10;
+/// Large bodies that may be there at a time; others wait, or bodies would take as much memory as clients like.
+const LARGE_MOST: usize = 16;
+
+/// What bodies may take.
+pub struct Limits {
+    /// Most bytes of a body.
+    pub max_bytes: usize,
+    /// Longest time for one.
+    pub time: Duration,
+    large: Arc<Semaphore>,
+}
+
+impl Limits {
+    /// Of each body; of all together there is one.
+    pub fn new(max_bytes: usize, time: Duration) -> Self {
+        Self { max_bytes, time, large: Arc::new(Semaphore::new(LARGE_MOST)) }
+    }
+}
+
+/// The bytes of a body, and their place if they are many.
+pub struct Read {
+    bytes: Vec<u8>,
+    large: Option<OwnedSemaphorePermit>,
+}
+
+impl Deref for Read {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads a body within limits.
+pub async fn read(body: Body, limits: &Limits) -> Result<Read, ApiError> {
+    let &Limits { max_bytes, time, ref large } = limits;
     let too_large = || {
         let message = format!("the body has more than {max_bytes} bytes, which is the most (--max-body)");
         ApiError::status(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
@@ -25,16 +64,21 @@ pub async fn read(body: Body, max_bytes: usize, time: Duration) -> Result<Bytes,
     }
     let reading = async {
         let mut stream = body.into_data_stream();
-        let mut bytes = Vec::new();
+        let mut read = Read { bytes: Vec::new(), large: None };
         while let Some(piece) = stream.next().await {
             let piece =
                 piece.map_err(|error| ApiError::bad_request(format!("the body cannot be read: {error}")))?;
-            if bytes.len() + piece.len() > max_bytes {
+            let len = read.bytes.len() + piece.len();
+            if len > max_bytes {
                 return Err(too_large());
             }
-            bytes.extend_from_slice(&piece);
+            if len > LARGE_BYTES && read.large.is_none() {
+                // Fails if the semaphore is closed, which nobody does.
+                read.large = Arc::clone(large).acquire_owned().await.ok();
+            }
+            read.bytes.extend_from_slice(&piece);
         }
-        Ok(Bytes::from(bytes))
+        Ok(read)
     };
     tokio::time::timeout(time, reading).await.unwrap_or_else(|_| {
         let message = format!("the body did not come within {} s", time.as_secs());

@@ -28,18 +28,18 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
-    let origin = match check(&app.options, &route, &request) {
-        Ok(origin) => origin,
+    let (origin, may_call) = match check(&app.options, &request) {
+        // A page that may call has to see that its key is wrong.
+        Ok(origin) => (origin.clone(), check_key(&app.options, &route, &request, origin.is_some())),
+        Err(error) => (None, Err(error)),
+    };
+    let mut response = match may_call {
         Err(error) => {
             tracing::warn!(%method, route, status = error.http_status().as_u16(), %error, "refused");
-            app.metrics.answered(&route, error.http_status().as_u16());
-            return error.into_response();
+            error.into_response()
         }
-    };
-    let mut response = if method == Method::OPTIONS && origin.is_some() {
-        preflight(request.headers())
-    } else {
-        next.run(request).await
+        Ok(()) if method == Method::OPTIONS && origin.is_some() => preflight(request.headers()),
+        Ok(()) => next.run(request).await,
     };
     if let Some(origin) = origin {
         let headers = response.headers_mut();
@@ -53,8 +53,8 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     response
 }
 
-/// Checks a request; the origin that the browser has to be told of, if a page sent it.
-fn check(options: &Options, route: &str, request: &Request) -> Result<Option<HeaderValue>, ApiError> {
+/// Checks where a request comes from; the origin that the browser has to be told of, if a page sent it.
+fn check(options: &Options, request: &Request) -> Result<Option<HeaderValue>, ApiError> {
     let headers = request.headers();
     let host = headers.get(header::HOST);
     if options.api_key.is_none() {
@@ -63,14 +63,6 @@ fn check(options: &Options, route: &str, request: &Request) -> Result<Option<Hea
     let origin = headers.get(header::ORIGIN);
     if let Some(origin) = origin {
         check_origin(options, origin, host)?;
-    }
-    // Browsers send no key with a preflight.
-    let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
-    if let Some(key) = &options.api_key
-        && !OPEN.contains(&route)
-        && !is_preflight
-    {
-        check_key(key, headers)?;
     }
     Ok(origin.cloned())
 }
@@ -118,8 +110,13 @@ fn address(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Compares digests, in a time that says nothing about the key, not even its length.
-fn check_key(key: &str, headers: &HeaderMap) -> Result<(), ApiError> {
+/// Compares digests, in a time that says nothing about the key, not even its length. Browsers send no key with a preflight.
+fn check_key(options: &Options, route: &str, request: &Request, is_of_page: bool) -> Result<(), ApiError> {
+    let is_preflight = request.method() == Method::OPTIONS && is_of_page;
+    let Some(key) = options.api_key.as_ref().filter(|_| !OPEN.contains(&route) && !is_preflight) else {
+        return Ok(());
+    };
+    let headers = request.headers();
     let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let is_bearer = given.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
     let given = if is_bearer { given.get(7..).unwrap_or_default() } else { given };

@@ -44,6 +44,13 @@ pub struct Options {
     pub say: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
+impl Options {
+    /// Choices that may be there at a time: those that run and those that wait.
+    pub fn places(&self) -> usize {
+        self.running.max(1).saturating_add(self.queued)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

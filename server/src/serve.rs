@@ -20,6 +20,8 @@ use crate::options::Options;
 
 /// Most bytes of a request's head.
 const HEAD_LEN_MAX_BYTES: usize = 64 << 10;
+/// How long the step may take that is under way when the server stops.
+const LAST_STEP_MAX: Duration = Duration::from_secs(10);
 /// How long to wait when no connection can be taken, for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -126,11 +128,12 @@ pub async fn listen(
         }
     }
     drop(listener);
-    let is_loading = matches!(&*app.status().borrow(), Status::Loading);
+    // A model that is being loaded, for the first time or again, is not waited for.
+    let is_ready = matches!(&*app.status().borrow(), Status::Ready(_));
     let at_work = app.in_use();
     app.refuse_new();
     say(&format!(
-        "stopping: {at_work} requests are being finished, for at most {} s; again to end at once",
+        "stopping: {at_work} answers are being finished, for at most {} s; again to end at once",
         app.options.grace.as_secs()
     ));
     tokio::select! {
@@ -140,10 +143,15 @@ pub async fn listen(
     }
     let cancelled = app.in_use();
     app.stop();
-    if !is_loading {
-        let _ = tokio::task::spawn_blocking(move || engine.thread.join()).await;
+    if is_ready {
+        // A device may hang in it.
+        tokio::select! {
+            _ = tokio::task::spawn_blocking(move || engine.thread.join()) => {}
+            () = tokio::time::sleep(LAST_STEP_MAX) => say("the device has not ended its step; it is left alone"),
+            _ = signals.recv() => {}
+        }
     }
-    say(&format!("stopped: {} requests finished, {cancelled} cancelled", at_work.saturating_sub(cancelled)));
+    say(&format!("stopped: {} answers finished, {cancelled} cancelled", at_work.saturating_sub(cancelled)));
     Ok(Stopped { at_work, cancelled })
 }
 

@@ -31,6 +31,14 @@ pub struct Grammar {
     pub(super) scout: Position,
 }
 
+impl Grammar {
+    /// Another one of the same constraint, which shares nothing with this one: cheaper than to compile it again.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self { judge: self.judge.fork(), scout: self.scout.fork() }
+    }
+}
+
 impl Grammars {
     /// Over the vocabulary of a tokenizer.
     pub fn new(tokenizer: &Tokenizer) -> Result<Self, ConstraintError> {
@@ -118,6 +126,12 @@ impl TokenizerEnv for Tokens {
 /// many requests.
 fn limits() -> ParserLimits {
     ParserLimits { max_lexer_states: 50_000, verbose_errors: false, ..ParserLimits::default() }
+}
+
+/// A JSON schema as a part of a Lark grammar: what stands behind the colon of a rule. It obeys the rules of
+/// [`ConstraintKind::JsonSchema`].
+pub fn lark_json(schema_text: &str) -> Result<String, ConstraintError> {
+    Ok(format!("%json {}", schema(schema_text)?))
 }
 
 /// A schema that has been looked through, with the rules for white space.

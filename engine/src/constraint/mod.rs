@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 
-pub use grammars::{Grammar, Grammars};
+pub use grammars::{Grammar, Grammars, lark_json};
 pub use sampler::ConstrainedSampler;
 
 /// Whose rules say which tokens may come. Part of a constraint: other rules may allow others.

@@ -19,6 +19,11 @@ impl Position {
         Self { matcher, held: Vec::new() }
     }
 
+    /// The same place, with a copy of all that llguidance keeps.
+    pub(super) fn fork(&self) -> Self {
+        Self { matcher: self.matcher.deep_clone(), held: self.held.clone() }
+    }
+
     /// Goes to the place after these tokens, forward or back.
     pub(super) fn go_to(&mut self, answer: &[u32]) -> Result<(), ConstraintError> {
         let common = self.held.iter().zip(answer).take_while(|(held, token)| held == token).count();

@@ -71,6 +71,10 @@ pub trait Format: Send + 'static {
     fn end(&mut self, choice: usize, end: End) -> Vec<Event>;
     /// All have ended.
     fn finish(&mut self, usage: Usage) -> Vec<Event>;
+    /// It cannot go on.
+    fn failed(&mut self, error: &ApiError) -> Vec<Event> {
+        vec![error.json().into()]
+    }
     /// What comes after everything, not JSON.
     fn last(&self) -> &'static str {
         "data: [DONE]\n\n"
@@ -157,7 +161,7 @@ fn event_stream<F: Format>(mut going: Going<F>) -> Response {
                     going = None;
                 }
                 Ok(Err(error)) => {
-                    ready.push_back(Event::from(error.json()).bytes());
+                    ready.extend(current.format.failed(&error).iter().map(Event::bytes));
                     going = None;
                 }
                 Err(_) => ready.push_back(Bytes::from_static(b": the answer is not ready yet\n\n")),

@@ -12,13 +12,14 @@ use unisonic_engine::tokenizer::{Specials, TokenKind};
 
 use super::MAX_LOGPROBS;
 use super::answer::{Event, Format, Usage};
+use super::called;
 use super::head::Head;
 use super::messages::{MessageJson, messages};
-use super::params::{Params, check_prompt};
+use super::params::{Checked, Params, check_prompt};
 use super::parts::{MARKS, Part, Rules};
 use super::reply::Reply;
 use super::task::{self, Task};
-use super::tools::{Calls, ToolFields, Tools, tell};
+use super::tools::{Calls, ToolFields, Tools, for_template};
 use crate::app::App;
 use crate::body::{self, Object};
 use crate::error::ApiError;
@@ -47,13 +48,12 @@ pub(super) fn read(
     bytes: &[u8],
 ) -> Result<Task<Chat>, ApiError> {
     let request: Request = body::parse(bytes)?;
-    let params = body::parse::<Params>(bytes)?.check(options, model)?;
+    let mut params = body::parse::<Params>(bytes)?.check(options, model)?;
     let logprobs = request.logprobs()?;
     let tools = body::parse::<ToolFields>(bytes)?.check()?;
-    let (ids, rules) = prompt("messages", options, model, messages(request.messages)?, &tools)?;
-    check_prompt("messages", &ids, model)?;
+    let (ids, rules) = prompt("messages", options, model, messages(request.messages)?, &tools, &mut params)?;
     let max_tokens = params.max_tokens.or(options.max_tokens);
-    let shown = if rules.reasons || rules.calls.is_some() { marks(model) } else { Vec::new() };
+    let shown = marks(model, &rules);
     let choice = |i| {
         let choice = params.choice(model, i, ids.clone(), max_tokens, logprobs)?;
         Ok::<_, ApiError>(Choice { shown: shown.clone(), ..choice })
@@ -63,7 +63,7 @@ pub(super) fn read(
         head: Head::new(id, model, params.seed),
         include_usage: params.include_usage,
         has_logprobs: logprobs.is_some(),
-        choices: choices.iter().map(|_| Reply::new(rules)).collect(),
+        choices: choices.iter().map(|_| Reply::new(rules.clone())).collect(),
     };
     Ok(Task { choices, format, prompt_tokens: ids.len(), streams: params.stream })
 }
@@ -84,37 +84,40 @@ impl Request {
     }
 }
 
-/// Ids of a conversation, and what the answer may have beside its content; `param` is the field that it comes from.
+/// Ids of a conversation, and what the answer may have beside its content; `param` is the field that it comes from. What the
+/// answer has to follow goes to `params`.
 pub(super) fn prompt(
     param: &str,
     options: &Options,
     model: &Model,
     messages: Vec<Message>,
     tools: &Tools,
+    params: &mut Checked,
 ) -> Result<(Vec<u32>, Rules), ApiError> {
     let wrong = |error: &dyn std::fmt::Display| ApiError::field(param, error);
     let template = model.template.as_ref().map_err(|error| wrong(error))?;
     let calls = Calls::of_template(template.source());
     let mut chat = ChatOptions { date: options.date.clone(), ..ChatOptions::default() };
-    let messages = if calls == Calls::Told {
-        tell(messages, &tools.tools)
-    } else {
-        chat.tools.clone_from(&tools.tools);
-        messages
-    };
+    let messages = for_template(calls, messages, tools, &mut chat);
     let rendered = template.render(&model.tokenizer, &messages, &chat).map_err(|error| wrong(&error))?;
     let ids = encode_chat(&model.tokenizer, &rendered).map_err(|error| wrong(&error))?;
-    let rules = Rules {
+    check_prompt(param, &ids, model)?;
+    let mut rules = Rules {
         calls: (!tools.tools.is_empty()).then_some(calls),
+        names: tools.names(),
         parallel: tools.parallel,
         reasons: template.source().contains("</think>"),
         begins_reasoning: rendered.text().trim_end().ends_with("<think>"),
     };
+    called::follow(params, &mut rules, tools, model, template.source())?;
     Ok((ids, rules))
 }
 
-/// The marks of parts that are control tokens of the model.
-pub(super) fn marks(model: &Model) -> Vec<u32> {
+/// The marks of parts that are control tokens of the model, where an answer may have such parts.
+pub(super) fn marks(model: &Model, rules: &Rules) -> Vec<u32> {
+    if !rules.reasons && rules.calls.is_none() {
+        return Vec::new();
+    }
     let id = |mark: &&str| match model.tokenizer.encode(mark, Specials::Parse).ok()?[..] {
         [id] if model.tokenizer.token_kind(id).is_some_and(TokenKind::is_control) => Some(id),
         _ => None,

@@ -14,7 +14,7 @@ use unisonic_engine::tokenizer::Specials;
 use super::MAX_LOGPROBS;
 use super::answer::{Event, Format, Usage};
 use super::head::Head;
-use super::params::{Params, check_prompt};
+use super::params::{Params, check_places, check_prompt};
 use super::task::{self, Task};
 use crate::app::App;
 use crate::body;
@@ -49,12 +49,15 @@ pub(super) fn read(
     bytes: &[u8],
 ) -> Result<Task<Completions>, ApiError> {
     let request: Request = body::parse(bytes)?;
-    let params = body::parse::<Params>(bytes)?.check(options, model)?;
+    let mut params = body::parse::<Params>(bytes)?.check(options, model)?;
     request.check(params.n)?;
+    let prompts = request.prompt.named();
+    check_places("prompt", prompts.len().saturating_mul(params.n as usize), options)?;
+    params.follow_format(model)?;
     let max_tokens = Some(params.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
     let mut choices = Vec::new();
     let mut prompt_tokens = 0;
-    for (name, prompt) in request.prompt.named() {
+    for (name, prompt) in prompts {
         let ids = prompt.ids(&name, model)?;
         check_prompt(&name, &ids, model)?;
         prompt_tokens += ids.len();

@@ -18,8 +18,9 @@ pub struct MessageJson {
     tool_calls: Option<Vec<Object<CallJson>>>,
     tool_call_id: Option<String>,
     name: Option<String>,
-    #[serde(alias = "reasoning_content")]
     reasoning: Option<String>,
+    /// Another name of it; some clients send back both.
+    reasoning_content: Option<String>,
 }
 
 /// A call of an earlier answer.
@@ -131,7 +132,9 @@ pub fn messages(messages: Vec<Object<MessageJson>>) -> Result<Vec<Message>, ApiE
         return Err(ApiError::field("messages", "it is empty: there is nothing to answer; give one message"));
     }
     let message = |(index, Object(message)): (usize, Object<MessageJson>)| {
-        let MessageJson { role, content, tool_calls, tool_call_id, name, reasoning } = message;
+        let MessageJson { role, content, tool_calls, tool_call_id, name, reasoning, reasoning_content } =
+            message;
+        let reasoning = reasoning.or(reasoning_content);
         // The newer name of the same thing, which templates do not know.
         let role = if role == "developer" { "system".to_owned() } else { role };
         let mut message = Message::new(role, content.text(&format!("messages[{index}].content"))?);

@@ -1,6 +1,7 @@
 //! The routes, a file each, and what they share.
 
 pub mod answer;
+mod called;
 pub mod chat;
 pub mod completions;
 mod head;
@@ -15,10 +16,11 @@ pub mod responses;
 mod task;
 pub mod tokens;
 mod tools;
+mod values;
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -56,8 +58,8 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
 }
 
 /// Reads the body of a request.
-async fn read(app: &App, body: Body) -> Result<Bytes, ApiError> {
-    let bytes = body::read(body, app.options.max_body_bytes, app.options.client_timeout).await?;
+async fn read(app: &App, body: Body) -> Result<body::Read, ApiError> {
+    let bytes = body::read(body, &app.bodies).await?;
     if app.options.log_requests {
         tracing::info!(body = %String::from_utf8_lossy(&bytes), "request");
     }

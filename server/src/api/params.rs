@@ -2,16 +2,13 @@
 //!
 //! The names are OpenAI's, and `unisonic batch`'s where OpenAI has none.
 
-use std::fmt;
-
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::Value as Json;
+use serde::Deserialize;
 use unisonic_engine::chat::Data;
-use unisonic_engine::constraint::{ConstrainedSampler, Constraint, ConstraintKind};
+use unisonic_engine::constraint::{ConstrainedSampler, Constraint, ConstraintKind, Grammar};
 use unisonic_engine::sampling::{Sampler, SamplerOptions, Window};
 use unisonic_engine::{GreedyTokens, Sample};
 
+use super::values::{Biases, Seed, Texts};
 use crate::body::Object;
 use crate::error::ApiError;
 use crate::model::Model;
@@ -21,8 +18,6 @@ use crate::worker::Choice;
 /// Most stop strings of a request, and their length.
 const STOPS_MAX: usize = 64;
 const STOP_LEN_MAX_BYTES: usize = 1024;
-/// The bias from which on OpenAI's documentation says that a token is never chosen.
-const NEVER_BIAS: f64 = -100.0;
 /// The field that says what an answer has to be.
 const RESPONSE_FORMAT: &str = "response_format";
 
@@ -39,19 +34,22 @@ pub struct Params {
     top_p: Option<f64>,
     top_k: Option<i64>,
     min_p: Option<f64>,
-    #[serde(alias = "typical_p")]
     typical: Option<f64>,
+    /// Another name of it; clients of several servers send both.
+    typical_p: Option<f64>,
     top_n_sigma: Option<f64>,
-    #[serde(alias = "repetition_penalty")]
     repeat_penalty: Option<f64>,
+    /// Another name of it.
+    repetition_penalty: Option<f64>,
     repeat_last_n: Option<i64>,
     presence_penalty: Option<f64>,
     frequency_penalty: Option<f64>,
     #[serde(default)]
     logit_bias: Biases,
     max_tokens: Option<u32>,
-    #[serde(alias = "max_output_tokens")]
+    /// The newer name of it, and that of responses.
     max_completion_tokens: Option<u32>,
+    max_output_tokens: Option<u32>,
     cache_salt: Option<String>,
     response_format: Option<Object<ResponseFormat>>,
     /// There is one model, whatever it is called.
@@ -119,10 +117,12 @@ pub struct Checked {
     sampler: SamplerOptions,
     stops: Vec<String>,
     salt: Vec<u8>,
-    /// What the answer has to follow.
-    constraint: Option<Constraint>,
+    /// What the answer has to be.
+    format: Option<Constraint>,
     /// The field that says so.
     format_param: &'static str,
+    /// What the answer follows: compiled once for all choices.
+    grammar: Option<Grammar>,
 }
 
 impl Params {
@@ -141,9 +141,7 @@ impl Params {
             return Err(ApiError::field("stream_options", "it is for streams only; set `stream` to true"));
         }
         let n = self.n.unwrap_or(1);
-        if n == 0 {
-            return Err(ApiError::field("n", "it is 0, but must be at least 1"));
-        }
+        check_places("n", n as usize, options)?;
         let stops = self.stops()?;
         let seed = match self.seed {
             Some(Seed(seed)) => seed,
@@ -153,19 +151,20 @@ impl Params {
         let sampler = self.sampler(&options.sampler)?;
         sampler.check(model.vocab_len)?;
         let format_param = self.format_param.unwrap_or(RESPONSE_FORMAT);
-        let constraint =
+        let format =
             self.response_format.map(|Object(of)| of.constraint(format_param)).transpose()?.flatten();
         Ok(Checked {
             n,
             stream,
             include_usage: self.stream_options.and_then(|of| of.include_usage).unwrap_or(false),
             seed,
-            max_tokens: self.max_completion_tokens.or(self.max_tokens),
+            max_tokens: self.max_output_tokens.or(self.max_completion_tokens).or(self.max_tokens),
             sampler,
             stops,
             salt: self.cache_salt.unwrap_or_default().into_bytes(),
-            constraint,
+            format,
             format_param,
+            grammar: None,
         })
     }
 
@@ -206,9 +205,9 @@ impl Params {
             // 1 and 0 are how clients say that they want none.
             top_p: self.top_p.or(default.top_p).filter(|&p| p != 1.0),
             min_p: self.min_p.or(default.min_p).filter(|&p| p != 0.0),
-            typical: self.typical.or(default.typical).filter(|&p| p != 1.0),
+            typical: self.typical.or(self.typical_p).or(default.typical).filter(|&p| p != 1.0),
             top_n_sigma: self.top_n_sigma.or(default.top_n_sigma),
-            repeat_penalty: self.repeat_penalty.unwrap_or(default.repeat_penalty),
+            repeat_penalty: self.repeat_penalty.or(self.repetition_penalty).unwrap_or(default.repeat_penalty),
             repeat_window,
             presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
@@ -224,6 +223,29 @@ impl Checked {
         &self.sampler
     }
 
+    /// What the answer has to be, if the request says.
+    pub fn format(&self) -> Option<&Constraint> {
+        self.format.as_ref()
+    }
+
+    /// The field that says it.
+    pub fn format_param(&self) -> &'static str {
+        self.format_param
+    }
+
+    /// Makes the answer follow what it has to be.
+    pub fn follow_format(&mut self, model: &Model) -> Result<(), ApiError> {
+        let Some(format) = self.format.take() else { return Ok(()) };
+        self.follow(model, self.format_param, &format)
+    }
+
+    /// Makes the answer follow something, which comes from a field.
+    pub fn follow(&mut self, model: &Model, param: &str, constraint: &Constraint) -> Result<(), ApiError> {
+        let grammar = model.grammars().and_then(|grammars| grammars.compile(constraint));
+        self.grammar = Some(grammar.map_err(|error| ApiError::field(param, error))?);
+        Ok(())
+    }
+
     /// A choice of the answer to a prompt: `i` of `n`.
     pub fn choice(
         &self,
@@ -235,27 +257,28 @@ impl Checked {
     ) -> Result<Choice, ApiError> {
         let seed = self.seed.wrapping_add(i.into());
         let sampler = Sampler::new(&SamplerOptions { seed, ..self.sampler.clone() }, model.vocab_len)?;
-        let sampler: Box<dyn Sample> = match self.constraint {
+        let sampler: Box<dyn Sample> = match &self.grammar {
+            Some(grammar) => Box::new(ConstrainedSampler::new(sampler, grammar.fork(), prompt.len())),
             // Nobody looks at logits.
             None if sampler.is_greedy() && logprobs.is_none() => Box::new(GreedyTokens),
-            _ => self.constrained(model, sampler, prompt.len())?,
+            None => Box::new(sampler),
         };
         let (stops, salt, shown) = (self.stops.clone(), self.salt.clone(), Vec::new());
         Ok(Choice { prompt, max_tokens, sampler, stops, logprobs, salt, shown })
     }
+}
 
-    /// The sampler of an answer that follows what was asked for, and begins at this place.
-    fn constrained(
-        &self,
-        model: &Model,
-        sampler: Sampler,
-        start: usize,
-    ) -> Result<Box<dyn Sample>, ApiError> {
-        let Some(constraint) = &self.constraint else { return Ok(Box::new(sampler)) };
-        let grammar = model.grammars().and_then(|grammars| grammars.compile(constraint));
-        let grammar = grammar.map_err(|error| ApiError::field(self.format_param, error))?;
-        Ok(Box::new(ConstrainedSampler::new(sampler, grammar, start)))
+/// Refuses more choices than the server has places for, before any of them takes memory.
+pub fn check_places(param: &str, choices: usize, options: &Options) -> Result<(), ApiError> {
+    let places = options.places();
+    if choices == 0 || choices > places {
+        let problem = format!(
+            "the request asks for {choices} choices, but must ask for 1 to {places}, which is how many places the \
+                               server has (--parallel and --queue)"
+        );
+        return Err(ApiError::field(param, problem));
     }
+    Ok(())
 }
 
 /// Refuses a prompt that leaves no room for an answer, or has none.
@@ -271,113 +294,6 @@ pub fn check_prompt(param: &str, prompt: &[u32], model: &Model) -> Result<(), Ap
         return Err(ApiError::field(param, problem));
     }
     Ok(())
-}
-
-/// A text, some texts, or null for none.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Texts(pub Vec<String>);
-
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrMany;
-
-        impl<'de> Visitor<'de> for OneOrMany {
-            type Value = Texts;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a list of strings")
-            }
-
-            fn visit_unit<E: Error>(self) -> Result<Texts, E> {
-                Ok(Texts::default())
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Texts, E> {
-                Ok(Texts(vec![text.to_owned()]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Texts, A::Error> {
-                let mut texts = Vec::new();
-                while let Some(text) = seq.next_element()? {
-                    texts.push(text);
-                }
-                Ok(Texts(texts))
-            }
-        }
-
-        deserializer.deserialize_any(OneOrMany)
-    }
-}
-
-/// A seed: any whole number; negative ones count down from 2^64.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Seed(u64);
-
-impl<'de> Deserialize<'de> for Seed {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Whole;
-
-        impl Visitor<'_> for Whole {
-            type Value = Seed;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number")
-            }
-
-            fn visit_u64<E: Error>(self, seed: u64) -> Result<Seed, E> {
-                Ok(Seed(seed))
-            }
-
-            fn visit_i64<E: Error>(self, seed: i64) -> Result<Seed, E> {
-                Ok(Seed(seed as u64))
-            }
-        }
-
-        deserializer.deserialize_any(Whole)
-    }
-}
-
-/// An object from token ids to numbers; -100 and less, false and "-inf" mean never.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Biases(Vec<(u32, f64)>);
-
-impl<'de> Deserialize<'de> for Biases {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ById;
-
-        impl<'de> Visitor<'de> for ById {
-            type Value = Biases;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object from token ids to numbers")
-            }
-
-            fn visit_unit<E: Error>(self) -> Result<Biases, E> {
-                Ok(Biases::default())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Biases, A::Error> {
-                let mut biases = Vec::new();
-                while let Some(id) = map.next_key::<String>()? {
-                    let id =
-                        id.parse().map_err(|_| A::Error::custom(format_args!("`{id}` is no token id")))?;
-                    let bias = match map.next_value::<Json>()? {
-                        Json::Bool(false) => f64::NEG_INFINITY,
-                        Json::String(text) if text == "-inf" => f64::NEG_INFINITY,
-                        other => other.as_f64().ok_or_else(|| {
-                            A::Error::custom(format_args!(
-                                "the bias of token {id} is {other}, but must be a number"
-                            ))
-                        })?,
-                    };
-                    biases.push((id, if bias <= NEVER_BIAS { f64::NEG_INFINITY } else { bias }));
-                }
-                Ok(Biases(biases))
-            }
-        }
-
-        deserializer.deserialize_any(ById)
-    }
 }
 
 #[cfg(test)]

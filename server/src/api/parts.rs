@@ -1,5 +1,7 @@
 //! The parts of an answer, told apart as its text comes: reasoning, what is said, and calls of tools.
 
+use std::sync::Arc;
+
 use super::tools::{Call, Calls};
 
 const THINK: &str = "<think>";
@@ -24,10 +26,12 @@ pub enum Part {
 }
 
 /// What an answer may have beside its content.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// How tools are called; none: they are not.
     pub calls: Option<Calls>,
+    /// The tools that there are: what has another name is no call.
+    pub names: Arc<[String]>,
     /// Whether a call may follow another.
     pub parallel: bool,
     /// Whether reasoning is marked.
@@ -185,7 +189,8 @@ impl Parts {
     fn read_calls(&mut self, text: &str, end: &str, parts: &mut Vec<Part>) {
         let Some(how) = self.rules.calls else { return };
         let plain = text.trim_start().strip_prefix(PYTHON).unwrap_or(text);
-        match Call::read(how, plain) {
+        let is_known = |call: &Call| self.rules.names.contains(&call.name);
+        match Call::read(how, plain).filter(|calls| calls.iter().all(is_known)) {
             Some(calls) => {
                 for call in calls {
                     if self.calls == 0 || self.rules.parallel {

@@ -1,14 +1,10 @@
 //! The message that answers a conversation, part by part.
 
 use serde_json::{Value as Json, json};
-use unisonic_engine::Digest;
 
 use super::parts::{Part, Parts, Rules};
-use super::tools::Call;
+use super::tools::{Call, call_id};
 use crate::worker::TokenInfo;
-
-/// Characters of a call's name, as many as Mistral's templates want.
-const CALL_ID_LEN: usize = 9;
 
 /// A choice so far.
 pub struct Reply {
@@ -53,8 +49,7 @@ impl Reply {
             }
             Part::Call(Call { name, arguments }) => {
                 let index = self.calls.len();
-                let digest = Digest::of(format!("{answer}/{choice}/{index}").as_bytes()).to_string();
-                let id = digest.get(..CALL_ID_LEN).unwrap_or_default();
+                let id = call_id(answer, choice, index);
                 let call = |arguments: &str| {
                     let function = json!({ "name": name, "arguments": arguments });
                     json!({ "id": id, "type": "function", "function": function })
@@ -86,6 +81,7 @@ impl Reply {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tools::CALL_ID_LEN;
     use super::*;
 
     /// Report 5.09 (llama.cpp PR #13800, #22722).

@@ -15,10 +15,10 @@ use super::answer::{Event, Format, Usage};
 use super::chat::{marks, prompt};
 use super::head::Head;
 use super::items::Input;
-use super::params::{Checked, Params, ResponseFormat, check_prompt};
+use super::params::{Checked, Params, ResponseFormat};
 use super::parts::{Part, Parts};
 use super::task::{self, Task};
-use super::tools::{Call, ToolFields};
+use super::tools::{Call, ToolFields, call_id};
 use crate::app::App;
 use crate::body::{self, Object};
 use crate::error::ApiError;
@@ -78,16 +78,16 @@ pub(super) fn read(
     request.check()?;
     let said: Said = body::parse(bytes)?;
     let format = request.text.and_then(|Object(text)| text.format);
-    let params = body::parse::<Params>(bytes)?.with_format("text.format", format).check(options, model)?;
+    let mut params =
+        body::parse::<Params>(bytes)?.with_format("text.format", format).check(options, model)?;
     if params.n != 1 {
         return Err(ApiError::unsupported("n", "a response is one answer; leave it out"));
     }
     let tools = ToolFields::flat(request.tools, request.tool_choice, request.parallel_tool_calls).check()?;
     let messages = request.input.messages(request.instructions)?;
-    let (ids, rules) = prompt("input", options, model, messages, &tools)?;
-    check_prompt("input", &ids, model)?;
+    let (ids, rules) = prompt("input", options, model, messages, &tools, &mut params)?;
     let prompt_tokens = ids.len();
-    let shown = if rules.reasons || rules.calls.is_some() { marks(model) } else { Vec::new() };
+    let shown = marks(model, &rules);
     let max_tokens = params.max_tokens.or(options.max_tokens);
     let choice = Choice { shown, ..params.choice(model, 0, ids, max_tokens, None)? };
     let format = Responses {
@@ -171,7 +171,8 @@ impl Responses {
     }
 
     fn response(&self, status: &str, usage: Option<Usage>) -> Json {
-        // How many tokens were cached depends on who asked before, and an answer does not.
+        // How many tokens were cached depends on who asked before, and an answer does not. Those of reasoning are not counted
+        // apart.
         let usage = usage.map(|Usage { prompt_tokens, generated_tokens }| {
             json!({
                 "input_tokens": prompt_tokens,
@@ -255,7 +256,10 @@ impl Responses {
     fn close(&mut self) -> Vec<Event> {
         let Some((reasoning, text)) = self.open.take() else { return Vec::new() };
         let mut events = Vec::new();
-        if !reasoning {
+        if reasoning {
+            let done = with(self.place("rs"), "text", text.as_str().into());
+            events.push(self.event("response.reasoning_text.done", done));
+        } else {
             let mut done = with(self.place("msg"), "text", text.as_str().into());
             done["logprobs"] = json!([]);
             events.push(self.event("response.output_text.done", done));
@@ -278,9 +282,10 @@ impl Responses {
     fn add_call(&mut self, Call { name, arguments }: Call) -> Vec<Event> {
         let mut events = self.close();
         let id = self.item_id("fc");
+        let call_id = call_id(&self.head.id, 0, self.output.len());
         let item = |arguments: &str, status: &str| {
             json!({
-                "id": id, "type": "function_call", "call_id": format!("call_{id}"), "name": name,
+                "id": id, "type": "function_call", "call_id": call_id, "name": name,
                 "arguments": arguments, "status": status,
             })
         };
@@ -333,6 +338,15 @@ impl Format for Responses {
         let response = json!({ "response": self.response(self.status(), Some(usage)) });
         let name = if self.is_complete { "response.completed" } else { "response.incomplete" };
         vec![self.event(name, response)]
+    }
+
+    fn failed(&mut self, error: &ApiError) -> Vec<Event> {
+        let error = &error.json()["error"];
+        let mut response = self.response("failed", None);
+        response["error"] =
+            json!({ "code": error["code"].as_str().unwrap_or("server_error"), "message": error["message"] });
+        let failed = json!({ "code": error["code"], "message": error["message"], "param": error["param"] });
+        vec![self.event("error", failed), self.event("response.failed", json!({ "response": response }))]
     }
 
     fn last(&self) -> &'static str {

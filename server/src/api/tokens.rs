@@ -14,6 +14,9 @@ use crate::app::App;
 use crate::body;
 use crate::error::ApiError;
 
+/// Most ids whose text is asked for at a time: a token has up to a hundred times the bytes that its id takes here.
+const IDS_MAX: usize = 1 << 18;
+
 /// A text.
 #[derive(Debug, Deserialize)]
 pub struct TokenizeRequest {
@@ -58,6 +61,11 @@ pub async fn detokenize(State(app): State<Arc<App>>, body: Body) -> Result<Respo
     let bytes = read(&app, body).await?;
     let text = app.compute(move || {
         let DetokenizeRequest { tokens } = body::parse(&bytes)?;
+        if tokens.len() > IDS_MAX {
+            let problem =
+                format!("it has {} ids, but {IDS_MAX} are the most; send them in pieces", tokens.len());
+            return Err(ApiError::field("tokens", problem));
+        }
         if let Some(index) = tokens.iter().position(|&id| id >= model.tokenizer.vocab_len()) {
             let problem = format!("the model's tokens are 0 to {}", model.tokenizer.vocab_len() - 1);
             return Err(ApiError::field(format!("tokens[{index}]"), problem));

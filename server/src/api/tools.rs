@@ -3,8 +3,11 @@
 //! Templates that know tools get them as they are. For others, Gemma's among them, the first message tells of them, and calls
 //! and results become text.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
-use unisonic_engine::chat::{Data, Message};
+use unisonic_engine::Digest;
+use unisonic_engine::chat::{ChatOptions, Data, Message};
 
 use crate::error::ApiError;
 
@@ -45,6 +48,21 @@ pub struct ToolFields {
     tool_choice: Option<Data>,
     parallel_tool_calls: Option<bool>,
     functions: Option<Data>,
+    /// Whether the request has a function's members in the tool itself.
+    #[serde(skip)]
+    is_flat: bool,
+}
+
+/// Whether a model calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// As it likes.
+    #[default]
+    Auto,
+    /// It has to, one of all tools.
+    Required,
+    /// It has to, this one.
+    Named(String),
 }
 
 /// Tools of a request that were checked.
@@ -52,8 +70,26 @@ pub struct ToolFields {
 pub struct Tools {
     /// As the request has them; none if no call is wanted.
     pub tools: Vec<Data>,
+    /// Whether one has to be called.
+    pub choice: Choice,
     /// Whether there may be more than one call.
     pub parallel: bool,
+}
+
+impl Tools {
+    /// The functions that may be called.
+    pub fn callable(&self) -> impl Iterator<Item = &Data> {
+        let is_chosen = |function: &&Data| match &self.choice {
+            Choice::Named(name) => function.get("name").and_then(Data::as_text) == Some(name),
+            Choice::Auto | Choice::Required => true,
+        };
+        self.tools.iter().filter_map(|tool| tool.get("function")).filter(is_chosen)
+    }
+
+    /// Their names.
+    pub fn names(&self) -> Arc<[String]> {
+        self.callable().filter_map(|function| function.get("name")?.as_text()).map(str::to_owned).collect()
+    }
 }
 
 impl ToolFields {
@@ -72,7 +108,7 @@ impl ToolFields {
             other => other,
         };
         let tools = tools.map(|tools| tools.into_iter().map(nest).collect());
-        Self { tools, tool_choice, parallel_tool_calls, functions: None }
+        Self { tools, tool_choice, parallel_tool_calls, functions: None, is_flat: true }
     }
 
     /// Checks them.
@@ -89,23 +125,98 @@ impl ToolFields {
             }
             let function = tool.get("function").and_then(|function| function.get("name"));
             if function.and_then(Data::as_text).is_none_or(str::is_empty) {
-                return Err(ApiError::field(format!("{name}.function.name"), "it has to be a text"));
+                let place = if self.is_flat { "name" } else { "function.name" };
+                return Err(ApiError::field(format!("{name}.{place}"), "it has to be a text"));
             }
         }
-        let tools = match self.tool_choice.as_ref().map(|choice| (choice, choice.as_text())) {
-            None | Some((Data::Null, _) | (_, Some("auto"))) => tools,
-            Some((_, Some("none"))) => Vec::new(),
-            Some(_) => {
-                let problem = "only \"auto\" and \"none\" are supported: a model cannot be made to call";
-                return Err(ApiError::unsupported("tool_choice", problem));
-            }
+        let choice = match &self.tool_choice {
+            None | Some(Data::Null) => Choice::Auto,
+            Some(choice) => match choice.as_text() {
+                Some("auto") => Choice::Auto,
+                Some("none") => return Ok(Tools::default()),
+                Some("required") => Choice::Required,
+                _ => Choice::Named(named(choice)?),
+            },
         };
-        Ok(Tools { tools, parallel: self.parallel_tool_calls.unwrap_or(true) })
+        let tools = Tools { tools, choice, parallel: self.parallel_tool_calls.unwrap_or(true) };
+        if tools.choice != Choice::Auto && tools.callable().next().is_none() {
+            let problem = "there is no such tool to be called; give it in `tools`";
+            return Err(ApiError::field("tool_choice", problem));
+        }
+        Ok(tools)
     }
 }
 
+/// The function that `{"type": "function", "function": {"name": …}}` names, or `{"type": "function", "name": …}`.
+fn named(choice: &Data) -> Result<String, ApiError> {
+    let is_function = choice.get("type").and_then(Data::as_text) == Some("function");
+    let name = choice.get("function").unwrap_or(choice).get("name").and_then(Data::as_text);
+    name.filter(|_| is_function).map(str::to_owned).ok_or_else(|| {
+        let problem = "only \"auto\", \"none\", \"required\" and the name of a function are supported";
+        ApiError::unsupported("tool_choice", problem)
+    })
+}
+
+/// Messages for a template that takes no more than one call a message, Llama 3's: calls in turn, each with its result.
+fn one_by_one(messages: Vec<Message>) -> Vec<Message> {
+    let mut all: Vec<Message> = Vec::new();
+    let mut messages = messages.into_iter().peekable();
+    while let Some(mut message) = messages.next() {
+        let calls = message.more.iter_mut().find(|(name, _)| name == "tool_calls");
+        let calls = match calls {
+            Some((_, Data::List(calls))) if calls.len() > 1 => std::mem::take(calls),
+            _ => {
+                all.push(message);
+                continue;
+            }
+        };
+        let mut results = Vec::new();
+        while let Some(result) = messages.next_if(|next| next.role == "tool") {
+            results.push(result);
+        }
+        let id_of = |result: &Message| {
+            let id = result.more.iter().find(|(name, _)| name == "tool_call_id");
+            id.and_then(|(_, id)| id.as_text()).map(str::to_owned)
+        };
+        for call in calls {
+            let id = call.get("id").and_then(Data::as_text);
+            let result = results.iter().position(|result| id.is_some() && id_of(result).as_deref() == id);
+            let result = result.or_else(|| (!results.is_empty() && id.is_none()).then_some(0));
+            let mut one = Message::new(message.role.clone(), std::mem::take(&mut message.content));
+            one.more.push(("tool_calls".to_owned(), Data::List(vec![call])));
+            all.push(one);
+            all.extend(result.map(|at| results.remove(at)));
+        }
+        all.extend(results);
+    }
+    all
+}
+
+/// Characters of a call's name, as many as Mistral's templates want.
+pub const CALL_ID_LEN: usize = 9;
+
+/// The name of a call: the same for the same answer, and unlike the others'.
+pub fn call_id(answer: &str, choice: usize, index: usize) -> String {
+    let digest = Digest::of(format!("{answer}/{choice}/{index}").as_bytes()).to_string();
+    digest.chars().take(CALL_ID_LEN).collect()
+}
+
+/// Messages and options for a template, by its form of calls.
+pub fn for_template(
+    calls: Calls,
+    messages: Vec<Message>,
+    tools: &Tools,
+    chat: &mut ChatOptions,
+) -> Vec<Message> {
+    if calls == Calls::Told {
+        return tell(messages, &tools.tools);
+    }
+    chat.tools.clone_from(&tools.tools);
+    if calls == Calls::Bare { one_by_one(messages) } else { messages }
+}
+
 /// Messages for a template without words for tools.
-pub fn tell(messages: Vec<Message>, tools: &[Data]) -> Vec<Message> {
+fn tell(messages: Vec<Message>, tools: &[Data]) -> Vec<Message> {
     let mut told: Vec<Message> = Vec::new();
     for mut message in messages {
         let calls = message.more.iter().find(|(name, _)| name == "tool_calls").map(|(_, calls)| calls);
@@ -200,3 +311,8 @@ fn read_marked(text: &str) -> Option<Vec<Call>> {
     }
     (!calls.is_empty()).then_some(calls)
 }
+
+#[cfg(test)]
+mod template_tests;
+#[cfg(test)]
+mod tests;

@@ -65,7 +65,7 @@ pub struct Metrics {
 /// A histogram of times.
 pub struct Seconds {
     histogram: Histogram,
-    /// Microseconds and number of observations, for [`Self::mean`].
+    /// Sum in seconds and number of observations, for [`Self::mean`].
     total: std::sync::Mutex<(f64, u64)>,
 }
 

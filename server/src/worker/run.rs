@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use unisonic_engine::schedule::{Event, RequestId, ScheduleLimits, Scheduler};
-use unisonic_engine::{Completion, Engine, EngineError};
+use unisonic_engine::{Engine, EngineError};
 
 use super::job::Job;
 use super::{Command, Ended, Limits};
@@ -121,7 +121,11 @@ impl Worker {
                         return job.token(token, logits, metrics);
                     }
                 }
-                Event::Done { id, completion } => end(jobs.remove(&id), &completion, metrics),
+                Event::Done { id, completion } => {
+                    if let Some(job) = jobs.remove(&id) {
+                        job.end(&completion, metrics);
+                    }
+                }
                 Event::Failed { id, error } => {
                     if let Some(job) = jobs.remove(&id) {
                         job.fail(error.into());
@@ -152,6 +156,8 @@ impl Worker {
             scheduler.cancel(id);
             job.fail(failure.clone());
         }
+        // While the model is loaded again nobody looks.
+        self.observe(scheduler, jobs);
         if !is_broken {
             return None;
         }
@@ -177,11 +183,5 @@ impl Worker {
                 job.observe(&progress, metrics);
             }
         }
-    }
-}
-
-fn end(job: Option<Job>, completion: &Completion, metrics: &Metrics) {
-    if let Some(job) = job {
-        job.end(completion, metrics);
     }
 }

@@ -120,8 +120,13 @@ pub fn loader(fault: Fault) -> Load {
 
 /// Loads the tiny model, with a template that has these words.
 pub fn with_words(words: &str) -> Load {
+    with_template(&format!("{{# {words} #}}{TEMPLATE}"))
+}
+
+/// Loads the tiny model with another template.
+pub fn with_template(source: &str) -> Load {
     let mut load = loader(Fault::default());
-    let source = format!("{{# {words} #}}{TEMPLATE}");
+    let source = source.to_owned();
     Box::new(move || {
         let mut loaded = load()?;
         loaded.template = ChatTemplate::new(source.as_str()).map_err(|error| error.to_string());

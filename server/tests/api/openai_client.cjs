@@ -34,8 +34,8 @@ async function main() {
   const answer = await client.chat.completions.create({ model: "tiny", messages, seed: 1, response_format });
   assert.deepEqual(JSON.parse(answer.choices[0].message.content), { name: "weather", parameters: { city: "Paris" } });
 
-  const tools = [{ type: "function", function: { name: "weather", parameters: { type: "object" } } }];
-  const calling = { model: "tiny", messages, seed: 1, response_format, tools };
+  const tools = [{ type: "function", function: { name: "weather", parameters: schema.properties.parameters } }];
+  const calling = { model: "tiny", messages, seed: 1, tools, tool_choice: "required", parallel_tool_calls: false };
   const called = await client.chat.completions.create(calling);
   assert.equal(called.choices[0].finish_reason, "tool_calls");
   const call = called.choices[0].message.tool_calls[0];

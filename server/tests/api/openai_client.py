@@ -38,12 +38,13 @@ answer = client.chat.completions.create(model="tiny", messages=hello, seed=1, re
 right = {"name": "weather", "parameters": {"city": "Paris"}}
 assert json.loads(answer.choices[0].message.content) == right, answer
 
-tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
-call = client.chat.completions.create(model="tiny", messages=hello, seed=1, response_format=strict, tools=tools)
+tools = [{"type": "function", "function": {"name": "weather", "parameters": schema["properties"]["parameters"]}}]
+calling = dict(model="tiny", messages=hello, seed=1, tools=tools, tool_choice="required", parallel_tool_calls=False)
+call = client.chat.completions.create(**calling)
 assert call.choices[0].finish_reason == "tool_calls"
 function = call.choices[0].message.tool_calls[0].function
 assert (function.name, json.loads(function.arguments)) == ("weather", {"city": "Paris"})
-with client.chat.completions.stream(model="tiny", messages=hello, seed=1, response_format=strict, tools=tools) as stream:
+with client.chat.completions.stream(**calling) as stream:
     streamed = stream.get_final_completion()
 assert streamed.choices[0].message.tool_calls[0].function.arguments == function.arguments
 # The model's own answer is taken back, with the result.

@@ -38,6 +38,8 @@ fn sample(line: &str) -> anyhow::Result<Sample> {
             }
             let (label, quoted) = rest.split_once("=\"").context("a label has no value")?;
             let (value, after) = unquote(quoted)?;
+            // A terminal would obey them.
+            let value = value.replace(char::is_control, "\u{fffd}");
             labels.push((label.to_owned(), value));
             rest = after;
         }
