@@ -204,5 +204,6 @@ models! {
     gemma2: in_full("gemma2");
     gpt2: in_full("gpt2");
     gemma3: common::fixture("gemma3");
+    gemma4: in_full("gemma4");
     smollm2: common::smollm2(Tier::Full, "equal bits over SmolLM2-135M");
 }

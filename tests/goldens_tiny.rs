@@ -123,6 +123,7 @@ architectures! {
     gpt2: "gpt2", GELU_LIMITS;
     gemma2: "gemma2", GELU_LIMITS;
     gemma3: "gemma3", GELU_LIMITS;
+    gemma4: "gemma4", GELU_LIMITS;
 }
 
 #[test]

@@ -9,6 +9,7 @@ use unisonic_core::numerics::elementary::{
 };
 use unisonic_core::numerics::embedding::embedding_scale;
 use unisonic_core::numerics::float::{i2f, ord, pow2};
+use unisonic_core::numerics::norm::{eps_before_scale, inverse_rms};
 use unisonic_core::numerics::probability::{log_probability, log_sum_exp};
 
 /// Every `step`-th float from `start` to `end`, positive, inclusive of `start`.
@@ -205,4 +206,21 @@ fn i2f_has_equal_forms() {
         }
     }
     [i32::MIN, i32::MAX, 0].into_iter().for_each(check);
+}
+
+/// r of x times s is what r of x is without it, over the whole range of mean squares, those near epsilon above all.
+#[test]
+fn a_factor_before_a_norm_is_in_its_epsilon() {
+    for inverse_square in [2, 256, 1536, 2560] {
+        let eps = eps_before_scale(1e-6, inverse_square);
+        for exponent in -40..20 {
+            let mean_square = pow2(exponent) * 1.37;
+            let found = inverse_rms(mean_square, 1, eps);
+            let s_squared = 1.0 / f64::from(inverse_square);
+            let with_factor = f64::from(mean_square) * s_squared + f64::from(1e-6_f32);
+            let right = libm::sqrt(s_squared) / libm::sqrt(with_factor);
+            assert!(relative(found, right) < 4e-7, "{inverse_square}, 2^{exponent}: {found}, {right}");
+        }
+    }
+    assert_eq!(eps_before_scale(1e-6, 2).to_bits(), 2e-6_f32.to_bits());
 }

@@ -2,6 +2,7 @@
 //! rounding, so that only a direct look shows a backend that is off by one.
 
 use unisonic_core::numerics::a16::A16Row;
+use unisonic_core::numerics::activation::scaled;
 use unisonic_core::numerics::attention::{
     CHUNK, KeyChunk, KvChunk, Q16, attend_chunk, chunk_weights, score, value_weights,
 };
@@ -9,6 +10,7 @@ use unisonic_core::numerics::float::{INV_16319, pow2, snap};
 use unisonic_core::numerics::linear::finish;
 use unisonic_core::numerics::merge::{Merger, State};
 use unisonic_core::numerics::moe::{Denominator, add_expert, route};
+use unisonic_core::numerics::norm::{rms_norm, rms_norm_plain};
 use unisonic_core::numerics::w16::{W16Row, w16_dot_row, w16_superblock_total};
 
 fn below(x: f32) -> f32 {
@@ -177,4 +179,34 @@ fn snap_starts_at_2_minus_60() {
         assert_eq!(snap(sign * pow2(-60)).to_bits(), (sign * pow2(-60)).to_bits());
     }
     assert_eq!(snap(-0.0).to_bits(), 0);
+}
+
+/// Known answers by hand, and the same bits as with weights of 1, up to the first sum of squares that is out of range.
+#[test]
+fn a_norm_without_weights_has_weights_of_1() {
+    for (row, in_range) in [
+        ([3.0, -4.0, 0.0, pow2(-59)], true),
+        ([pow2(-30), -0.0, 1.5, below(pow2(50))], true),
+        ([0.0; 4], true),
+        ([pow2(50), 0.0, 0.0, 0.0], false),
+        ([f32::NAN, 1.0, 1.0, 1.0], false),
+    ] {
+        let (mut plain, mut ones) = ([f32::NAN; 4], [f32::NAN; 4]);
+        assert_eq!(rms_norm_plain(&row, pow2(-20), &mut plain), in_range, "{row:?}");
+        assert_eq!(rms_norm(&row, &[1.0; 4], pow2(-20), &mut ones), in_range, "{row:?}");
+        assert_eq!(plain.map(f32::to_bits), ones.map(f32::to_bits), "{row:?}");
+    }
+    // A mean square of 1, whose inverse root is within 2.2 ulp of 1; what comes out below 2^-60 is +0.
+    let mut out = [f32::NAN; 4];
+    assert!(rms_norm_plain(&[2.0, below(pow2(-60)), 0.0, 0.0], pow2(-60), &mut out));
+    assert!((1.999_999..2.000_001).contains(&out[0]), "{}", out[0]);
+    assert_eq!(out[1].to_bits(), 0);
+}
+
+#[test]
+fn scaled_values_are_snapped() {
+    assert_eq!(scaled(pow2(-59), 0.5).to_bits(), pow2(-60).to_bits());
+    assert_eq!(scaled(-below(pow2(-59)), 0.5).to_bits(), 0);
+    assert_eq!(scaled(1.5, -2.0), -3.0);
+    assert_eq!(scaled(-3.0, 0.0).to_bits(), 0);
 }

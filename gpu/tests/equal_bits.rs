@@ -237,6 +237,7 @@ architectures! {
     qwen3moe,
     gemma2,
     gemma3,
+    gemma4,
     phi3,
     gpt2,
 }

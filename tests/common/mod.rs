@@ -67,7 +67,7 @@ pub fn quant(ty: &str) -> PathBuf {
 }
 
 /// The fixtures of `make fixtures`: models of every architecture.
-pub const ARCHITECTURES: [&str; 12] = [
+pub const ARCHITECTURES: [&str; 13] = [
     "llama",
     "llama-ropefreqs",
     "llama-yarn",
@@ -78,6 +78,7 @@ pub const ARCHITECTURES: [&str; 12] = [
     "qwen3moe",
     "gemma2",
     "gemma3",
+    "gemma4",
     "phi3",
     "gpt2",
 ];

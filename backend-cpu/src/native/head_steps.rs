@@ -1,13 +1,16 @@
 //! The steps that work on heads, as tasks on vectors: queries, the KV cache, attention.
 
 use unisonic_core::numerics::range::HEAD_LIMIT;
-use unisonic_core::plan::{Batch, BufferId, HeadNorm, Op, PAGE_TOKENS, RopeTableId};
+use unisonic_core::plan::{Batch, BufferId, HeadNorm, Op, PAGE_TOKENS, RopeTableId, WeightId};
 
 use super::attention::{Keys, MAX_HEAD_LEN, Query, Scores};
 use super::buffers::Data;
 use super::kv::Slot;
 use super::program::State;
 use crate::pool::Pool;
+
+/// Weights of a norm without weights.
+const ONES: &[f32] = &[1.0; MAX_HEAD_LEN];
 
 impl State {
     /// RoPE of a head at the position of a row of the batch.
@@ -16,6 +19,23 @@ impl State {
         let style = self.plan.rope_tables[table.index()].style;
         // SAFETY: `Isa::kernels` hands out kernels of instructions that the machine has; this one asks for no more.
         unsafe { (self.kernels.rotate)(style, head, cosines, sines) };
+    }
+
+    /// RMSNorm of a head, in `out`; returns whether it is in range.
+    pub(super) fn normed_head(
+        &self,
+        head: &[f32],
+        weight: Option<WeightId>,
+        eps: f32,
+        out: &mut [f32],
+    ) -> bool {
+        // A product with 1 is exact.
+        let weight = match weight {
+            Some(weight) => self.vector(weight),
+            None => &ONES[..head.len()],
+        };
+        // SAFETY: the slices are a head long, which `Plan::check` has compared, in whole vectors, which `unfit` has.
+        unsafe { (self.kernels.rms_norm)(head, weight, eps, None, out) }
     }
 
     /// A head after its norm and RoPE, in `out`; returns whether it is in range.
@@ -28,10 +48,7 @@ impl State {
         out: &mut [f32],
     ) -> bool {
         let in_range = match norm {
-            // SAFETY: the slices are a head long, which `Plan::check` has compared, in whole vectors, which `unfit` has.
-            Some(HeadNorm { weight, eps }) => unsafe {
-                (self.kernels.rms_norm)(head, self.vector(weight), eps, None, out)
-            },
+            Some(HeadNorm { weight, eps }) => self.normed_head(head, Some(weight), eps, out),
             None => {
                 out.copy_from_slice(head);
                 true
@@ -76,7 +93,9 @@ impl State {
     }
 
     pub(super) fn write_kv(&self, op: &Op, batch: &Batch<'_>, row: usize) -> bool {
-        let Op::WriteKv { k, v, norm, rope, layer } = *op else { unreachable!("called for WriteKv") };
+        let Op::WriteKv { k, v, norm, rope, value_eps, layer } = *op else {
+            unreachable!("called for WriteKv")
+        };
         let cache = &self.kv[layer.index()];
         let head_len = cache.head_len;
         let position = batch.positions[row];
@@ -102,7 +121,13 @@ impl State {
                     &mut key_scale,
                 )
             };
-            rotated.copy_from_slice(v);
+            in_range &= match value_eps {
+                Some(eps) => self.normed_head(v, None, eps, rotated),
+                None => {
+                    rotated.copy_from_slice(v);
+                    true
+                }
+            };
             // SAFETY: `unfit` has seen that heads are whole vectors; the plane has room for the longest.
             in_range &=
                 unsafe { (self.kernels.quantize_value_8)(rotated, value.as_mut_ptr(), &mut value_scale) };

@@ -126,9 +126,14 @@ fn routes_of(op: &Op) -> Option<BufferId> {
 fn unfit(plan: &Plan) -> Option<String> {
     let fits = |len: u32| len.is_multiple_of(LANES as u32);
     let head_fits = |len: u32| fits(len) && len as usize <= attention::MAX_HEAD_LEN;
-    let heads = plan.kv_layers.iter().find(|layer| !head_fits(layer.head_len)).map(|layer| {
+    let normed = plan.steps.iter().filter_map(|step| match step.op {
+        Op::HeadNorm { head_len, .. } => Some(head_len),
+        _ => None,
+    });
+    let mut heads = plan.kv_layers.iter().map(|layer| layer.head_len).chain(normed);
+    let heads = heads.find(|&head_len| !head_fits(head_len)).map(|head_len| {
         let longest = attention::MAX_HEAD_LEN;
-        format!("heads of {} values, but kernels take multiples of 16 up to {longest}", layer.head_len)
+        format!("heads of {head_len} values, but kernels take multiples of 16 up to {longest}")
     });
     let routes: Vec<BufferId> = plan.steps.iter().filter_map(|step| routes_of(&step.op)).collect();
     let rows = (0..).map(BufferId).zip(&plan.buffers).find_map(|(id, buffer)| match buffer.kind {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use unisonic_core::numerics::activation::scaled;
 use unisonic_core::numerics::elementary::sigmoid;
 use unisonic_core::numerics::range::ACTIVATION_LIMIT;
 use unisonic_core::plan::{Batch, BufferId, Op, WeightId};
@@ -85,15 +86,13 @@ impl State {
                     true
                 })
             }
-            Op::HeadNorm { x, norm, out } => {
+            Op::HeadNorm { x, weight, head_len, eps, out } => {
                 self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
-                    let head_len = self.vector(norm.weight).len();
+                    let head_len = head_len as usize;
                     // SAFETY: the step does not write x.
                     let heads = unsafe { self.buffers.row(x, row) }.chunks_exact(head_len);
                     let heads = heads.zip(y.chunks_exact_mut(head_len));
-                    heads.fold(true, |in_range, (head, y)| {
-                        self.rotated_head(head, row, Some(norm), None, y) & in_range
-                    })
+                    heads.fold(true, |in_range, (head, y)| self.normed_head(head, weight, eps, y) & in_range)
                 })
             }
             Op::Rope { x, rope, head_len, out } => {
@@ -105,16 +104,12 @@ impl State {
                     true
                 })
             }
-            Op::Gate { activation, gate, up, out, quantized } => {
+            Op::Gate { activation, gate, up, part, out, quantized } => {
                 self.each_row(step, rows, results(out, quantized), batch, pool, &|row, y| {
                     // SAFETY: the step writes neither operand.
                     unsafe {
-                        (self.kernels.gate)(
-                            activation,
-                            self.buffers.row(gate, row),
-                            self.buffers.row(up, row),
-                            y,
-                        );
+                        let up = &self.buffers.row(up, row)[part as usize * y.len()..][..y.len()];
+                        (self.kernels.gate)(activation, self.buffers.row(gate, row), up, y);
                     }
                     true
                 })
@@ -151,6 +146,15 @@ impl State {
                     // SAFETY: the step writes neither operand.
                     let (a, b) = unsafe { (self.buffers.row(a, row), self.buffers.row(b, row)) };
                     y.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y = a + b);
+                    true
+                })
+            }
+            Op::Scale { x, scale, out } => {
+                self.each_row(step, rows, results(Some(out), None), batch, pool, &|row, y| {
+                    let s = self.vector(scale)[0];
+                    // SAFETY: the step does not write x.
+                    let x = unsafe { self.buffers.row(x, row) };
+                    y.iter_mut().zip(x).for_each(|(y, &x)| *y = scaled(x, s));
                     true
                 })
             }

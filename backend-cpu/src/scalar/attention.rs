@@ -5,7 +5,7 @@ use std::ops::Range;
 use unisonic_core::numerics::attention::{self, KeyChunk, KvChunk, Q16, visible_in_chunk};
 use unisonic_core::numerics::kv::{quantize_head_16, quantize_value_8};
 use unisonic_core::numerics::merge::{Merger, State};
-use unisonic_core::numerics::norm::rms_norm;
+use unisonic_core::numerics::norm::{rms_norm, rms_norm_plain};
 use unisonic_core::numerics::{exact_v, rope};
 use unisonic_core::plan::{Batch, BufferId, HeadNorm, KvLayerId, PAGE_TOKENS, RopeTableId};
 
@@ -18,6 +18,14 @@ pub(super) struct Scores {
     pub kappa: f32,
     pub window: Option<u32>,
     pub soft_cap: Option<f32>,
+}
+
+/// What becomes of keys and values before they are stored.
+#[derive(Clone, Copy)]
+pub(super) struct KvHeads {
+    pub norm: Option<HeadNorm>,
+    pub rope: Option<RopeTableId>,
+    pub value_eps: Option<f32>,
 }
 
 impl ScalarProgram {
@@ -85,11 +93,11 @@ impl ScalarProgram {
         &mut self,
         k: BufferId,
         v: BufferId,
-        norm: Option<HeadNorm>,
-        rope: Option<RopeTableId>,
+        before: KvHeads,
         layer: KvLayerId,
         batch: &Batch<'_>,
     ) -> Vec<usize> {
+        let KvHeads { norm, rope, value_eps } = before;
         let mut caches = std::mem::take(&mut self.kv);
         let cache = &mut caches[layer.index()];
         let head_len = cache.head_len;
@@ -107,13 +115,19 @@ impl ScalarProgram {
                 in_range &= self.rotated_head(key, row, norm, rope, &mut rotated);
                 let (high, low) = (&mut cache.key_high[slots.clone()], &mut cache.key_low[slots.clone()]);
                 in_range &= quantize_head_16(&rotated, high, low, &mut cache.key_scales[at]);
+                in_range &= match value_eps {
+                    Some(eps) => rms_norm_plain(value, eps, &mut rotated),
+                    None => {
+                        rotated.copy_from_slice(value);
+                        true
+                    }
+                };
                 in_range &= match &mut cache.values {
                     Values::V8 { values, scales } => {
-                        rotated.copy_from_slice(value);
                         quantize_value_8(&mut rotated, &mut values[slots], &mut scales[at])
                     }
                     Values::Exact { values } => {
-                        values[slots].copy_from_slice(value);
+                        values[slots].copy_from_slice(&rotated);
                         true
                     }
                 };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use unisonic_core::format::blocks::{DecodedRow, decode_row};
 use unisonic_core::numerics::{a16, activation, embedding, moe, norm};
-use unisonic_core::plan::{Activation, Batch, BufferId, BufferKind, HeadNorm, LoadedWeight, Op, WeightId};
+use unisonic_core::plan::{Activation, Batch, BufferId, BufferKind, LoadedWeight, Op, WeightId};
 
-use super::attention::Scores;
+use super::attention::{KvHeads, Scores};
 use super::program::ScalarProgram;
 
 /// Where a step puts its rows: as f32, as A16, or both.
@@ -70,13 +70,15 @@ impl ScalarProgram {
             Op::Linear { x, weight, bias, add, out, head } => {
                 self.linear(super::linear::Linear { x, weight, bias, add, head }, out, rows)
             }
-            Op::HeadNorm { x, norm: HeadNorm { weight, eps }, out } => {
+            Op::HeadNorm { x, weight, head_len, eps, out } => {
                 self.write_rows(Results::f32(out), rows, |program, row, y| {
-                    let weight = program.vector(weight);
-                    let heads = program.buffers.f32(x).row(row).chunks_exact(weight.len());
+                    let heads = program.buffers.f32(x).row(row).chunks_exact(head_len as usize);
                     let mut in_range = true;
-                    for (head, y) in heads.zip(y.chunks_exact_mut(weight.len())) {
-                        in_range &= norm::rms_norm(head, weight, eps, y);
+                    for (head, y) in heads.zip(y.chunks_exact_mut(head_len as usize)) {
+                        in_range &= match weight {
+                            Some(weight) => norm::rms_norm(head, program.vector(weight), eps, y),
+                            None => norm::rms_norm_plain(head, eps, y),
+                        };
                     }
                     in_range
                 })
@@ -90,7 +92,9 @@ impl ScalarProgram {
                 })
             }
             Op::PrepareQuery { q, norm, rope, out } => self.prepare_query(q, norm, rope, out, rows, &source),
-            Op::WriteKv { k, v, norm, rope, layer } => self.write_kv(k, v, norm, rope, layer, batch),
+            Op::WriteKv { k, v, norm, rope, value_eps, layer } => {
+                self.write_kv(k, v, KvHeads { norm, rope, value_eps }, layer, batch)
+            }
             Op::Attention { q, layer, kappa, window, soft_cap, out } => {
                 let scores = Scores { kappa, window, soft_cap };
                 self.write_rows(Results::f32(out), rows, |program, row, y| {
@@ -98,13 +102,14 @@ impl ScalarProgram {
                     true
                 })
             }
-            Op::Gate { activation, gate, up, out, quantized } => {
+            Op::Gate { activation, gate, up, part, out, quantized } => {
                 let function = match activation {
                     Activation::Silu => activation::swiglu,
                     Activation::Gelu => activation::gelu_gate,
                 };
                 self.write_rows(Results { out, quantized }, rows, |program, row, y| {
                     let (gate, up) = (program.buffers.f32(gate).row(row), program.buffers.f32(up).row(row));
+                    let up = &up[part as usize * gate.len()..][..gate.len()];
                     y.iter_mut().zip(gate).zip(up).for_each(|((y, &g), &u)| *y = function(g, u));
                     true
                 })
@@ -154,6 +159,11 @@ impl ScalarProgram {
             Op::Add { a, b, out } => self.write_rows(Results::f32(out), rows, |program, row, y| {
                 y.copy_from_slice(program.buffers.f32(b).row(row));
                 add_to(program.buffers.f32(a).row(row), y);
+                true
+            }),
+            Op::Scale { x, scale, out } => self.write_rows(Results::f32(out), rows, |program, row, y| {
+                let (x, s) = (program.buffers.f32(x).row(row), program.vector(scale)[0]);
+                y.iter_mut().zip(x).for_each(|(y, &x)| *y = activation::scaled(x, s));
                 true
             }),
             Op::SelectOutputs { x, out } => self.write_rows(Results::f32(out), rows, |program, row, y| {

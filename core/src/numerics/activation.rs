@@ -28,6 +28,11 @@ fn gelu_unsnapped(x: f32) -> f32 {
     x * sigmoid(k * (GELU_C1 + (k * k) * GELU_C2))
 }
 
+/// `snap(x*s)`: a row times a scalar of the model.
+pub fn scaled(x: f32, s: f32) -> f32 {
+    snap(x * s)
+}
+
 /// Soft cap, `c*tanh(x/c)`: `u = x*f32(1/c); y = c*(2*sigmoid(2*u) - 1)`. Not snapped.
 pub fn soft_cap(x: f32, cap: f32) -> f32 {
     let u = x * reciprocal_constant(cap);

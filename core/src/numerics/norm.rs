@@ -10,16 +10,37 @@ use super::range::{SQUARES_LIMIT, is_below};
 /// over one head.
 #[must_use]
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) -> bool {
-    let squares = sum_of_squares(x);
-    if !is_below(squares, SQUARES_LIMIT) {
+    let Some(r) = factor(x, eps) else {
         out.fill(0.0);
         return false;
-    }
-    let r = inverse_rms(squares, x.len(), eps);
+    };
     for ((out, &x), &w) in out.iter_mut().zip(x).zip(weight) {
         *out = snap((x * r) * w);
     }
     true
+}
+
+/// RMSNorm without weights: `y_i = snap(x_i*r)`, as [`rms_norm`] with weights of 1.
+#[must_use]
+pub fn rms_norm_plain(x: &[f32], eps: f32, out: &mut [f32]) -> bool {
+    let Some(r) = factor(x, eps) else {
+        out.fill(0.0);
+        return false;
+    };
+    out.iter_mut().zip(x).for_each(|(out, &x)| *out = snap(x * r));
+    true
+}
+
+/// r of a row; none if the row is out of range.
+fn factor(x: &[f32], eps: f32) -> Option<f32> {
+    let squares = sum_of_squares(x);
+    is_below(squares, SQUARES_LIMIT).then(|| inverse_rms(squares, x.len(), eps))
+}
+
+/// The epsilon with which an RMSNorm of x gives what one with `eps` gives of `x*s`, where `s*s = f32(1/inverse_square)`:
+/// `f32(eps*inverse_square)`. A constant factor in front of a norm is never multiplied with; it is a part of the epsilon.
+pub fn eps_before_scale(eps: f32, inverse_square: u32) -> f32 {
+    eps * inverse_square as f32
 }
 
 /// `L_0`: [`tree256`] of `snap(x*x)`.

@@ -238,11 +238,11 @@ impl Operands<'_> {
                 add.map_or(Ok(()), |add| same("the residual", self.f32(add)?, like))?;
                 self.results(like, Some(out), None, &[x, add.unwrap_or(x)])
             }
-            Op::HeadNorm { x, norm, out } => {
-                let (like, len) = (self.f32(x)?, self.weight(norm.weight)?.cols);
-                self.vector(norm.weight, len)?;
-                require(len > 0 && like.1.is_multiple_of(len), || {
-                    format!("heads of {len} do not fill {}", like.1)
+            Op::HeadNorm { x, weight, head_len, out, .. } => {
+                let like = self.f32(x)?;
+                weight.map_or(Ok(()), |weight| self.vector(weight, head_len))?;
+                require(head_len > 0 && like.1.is_multiple_of(head_len), || {
+                    format!("heads of {head_len} do not fill {}", like.1)
                 })?;
                 self.results(like, Some(out), None, &[x])
             }
@@ -258,7 +258,7 @@ impl Operands<'_> {
                 same("q", self.single(q)?, (rows, heads * head_len))?;
                 self.head(norm, rope, head_len)
             }
-            Op::WriteKv { k, v, norm, rope, layer } => {
+            Op::WriteKv { k, v, norm, rope, layer, .. } => {
                 let (heads, head_len) = self.kv(layer)?;
                 same("k", self.single(k)?, (Rows::All, heads * head_len))?;
                 same("v", self.single(v)?, (Rows::All, heads * head_len))?;
@@ -273,15 +273,22 @@ impl Operands<'_> {
                 require(window != Some(0), || "a window of 0 sees nothing".into())?;
                 same("the result", self.single(out)?, (rows, heads * head_len))
             }
-            Op::Gate { gate, up, out, quantized, .. } => {
-                let like = self.f32(gate)?;
-                same("up", self.f32(up)?, like)?;
+            Op::Gate { gate, up, part, out, quantized, .. } => {
+                let (like, (up_rows, up_width)) = (self.f32(gate)?, self.f32(up)?);
+                same("the rows of up", up_rows, like.0)?;
+                require(up_width.is_multiple_of(like.1) && part < up_width / like.1, || {
+                    format!("rows of {up_width} have no part {part} of {}", like.1)
+                })?;
                 self.results(like, out, quantized, &[gate, up])
             }
             Op::Add { a, b, out } => {
                 let like = self.f32(a)?;
                 same("b", self.f32(b)?, like)?;
                 self.results(like, Some(out), None, &[a, b])
+            }
+            Op::Scale { x, scale, out } => {
+                self.vector(scale, 1)?;
+                self.results(self.f32(x)?, Some(out), None, &[x])
             }
             Op::SelectOutputs { x, out } => {
                 let ((rows, slots), width) = self.f32(x)?;

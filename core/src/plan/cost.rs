@@ -98,10 +98,11 @@ impl Plan {
             Op::LayerNorm { weight, bias, .. } => whole(weight) + whole(bias),
             Op::Linear { weight, bias, .. } => whole(weight) + bias.map_or(0, whole),
             Op::RmsNorm { weight, .. } => whole(weight),
-            Op::HeadNorm { norm, .. } => whole(norm.weight),
+            Op::HeadNorm { weight, .. } => weight.map_or(0, whole),
             Op::PrepareQuery { norm, .. } | Op::WriteKv { norm, .. } => {
                 norm.map_or(0, |norm| whole(norm.weight))
             }
+            Op::Scale { scale, .. } => whole(scale),
             Op::Attention { layer, window, .. } => {
                 let tokens = window.map_or(visible_tokens, |window| visible_tokens.min(u64::from(window)));
                 tokens * self.kv_layers[layer.index()].token_len_bytes()

@@ -79,7 +79,7 @@ pub struct Plan {
     pub buffers: Vec<Buffer>,
     /// Position tables.
     pub rope_tables: Vec<RopeTable>,
-    /// KV caches, one an attention layer.
+    /// KV caches; several attention layers may read the same.
     pub kv_layers: Vec<KvLayer>,
     /// What to do, in order.
     pub steps: Vec<Step>,

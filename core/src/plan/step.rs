@@ -105,13 +105,17 @@ pub enum Op {
         /// Whether this is the model's head, whose output obeys the range contract.
         head: bool,
     },
-    /// RMSNorm of each head (numerics::rms_norm): `PrepareQuery.norm` and `WriteKv.norm` as a step of its
-    /// own.
+    /// RMSNorm of each head (numerics::rms_norm, without weights numerics::rms_norm_plain): `PrepareQuery.norm`,
+    /// `WriteKv.norm` and `WriteKv.value_eps` as a step of its own.
     HeadNorm {
         /// F32, heads side by side.
         x: BufferId,
-        /// The norm; its weight has the length of a head.
-        norm: HeadNorm,
+        /// Vector of `head_len` weights, if the norm has weights.
+        weight: Option<WeightId>,
+        /// Values a head.
+        head_len: u32,
+        /// Added to the mean square.
+        eps: f32,
         /// F32.
         out: BufferId,
     },
@@ -137,7 +141,8 @@ pub enum Op {
         /// Q16.
         out: BufferId,
     },
-    /// Per head: optional norm and RoPE of the key, then K16 and V8 into the row's slot of the cache.
+    /// Per head: optional norm and RoPE of the key, optional norm of the value, then K16 and V8 into the row's slot of the
+    /// cache.
     WriteKv {
         /// F32, heads side by side.
         k: BufferId,
@@ -147,11 +152,13 @@ pub enum Op {
         norm: Option<HeadNorm>,
         /// Position table.
         rope: Option<RopeTableId>,
+        /// v norm, which has no weights: what is added to the mean square.
+        value_eps: Option<f32>,
         /// Which cache.
         layer: KvLayerId,
     },
     /// Attention of each query head over the row's sequence (numerics::attention). Query head h reads KV head
-    /// `h / (query heads / kv heads)`.
+    /// `h / (query heads / kv heads)`. Several steps may read one cache.
     Attention {
         /// Q16.
         q: BufferId,
@@ -173,8 +180,10 @@ pub enum Op {
         activation: Activation,
         /// F32.
         gate: BufferId,
-        /// F32.
+        /// F32, rows of one part or more that are as wide as the gate.
         up: BufferId,
+        /// Which part of them.
+        part: u32,
         /// F32 result.
         out: Option<BufferId>,
         /// A16 of the result.
@@ -243,6 +252,15 @@ pub enum Op {
         /// F32.
         out: BufferId,
     },
+    /// `out = snap(x*s)`, s the only value of a vector (numerics::scaled).
+    Scale {
+        /// F32.
+        x: BufferId,
+        /// Vector of one value.
+        scale: WeightId,
+        /// F32.
+        out: BufferId,
+    },
     /// Copies the output rows: [`super::Rows::All`] to [`super::Rows::Outputs`].
     SelectOutputs {
         /// F32, all rows.
@@ -280,6 +298,7 @@ impl Op {
             | Op::Rope { x, .. }
             | Op::PrepareQuery { q: x, .. }
             | Op::Attention { q: x, .. }
+            | Op::Scale { x, .. }
             | Op::SelectOutputs { x, .. }
             | Op::SoftCap { x, .. } => vec![x],
         }
@@ -301,6 +320,7 @@ impl Op {
             | Op::PrepareQuery { out, .. }
             | Op::Attention { out, .. }
             | Op::Add { out, .. }
+            | Op::Scale { out, .. }
             | Op::SelectOutputs { out, .. }
             | Op::SoftCap { out, .. } => Some(out),
             Op::RmsNorm { out, quantized, .. }

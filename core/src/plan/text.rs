@@ -108,9 +108,9 @@ impl Display for Op {
                 optional(f, "add", *add)?;
                 optional(f, "head", head.then_some(true))
             }
-            Op::HeadNorm { x, norm, out } => {
-                write!(f, "{out} = head_norm({x})")?;
-                head_norm(f, Some(*norm))
+            Op::HeadNorm { x, weight, head_len, eps, out } => {
+                write!(f, "{out} = head_norm({x}) head_len={head_len} eps={eps:?}")?;
+                optional(f, "weight", *weight)
             }
             Op::Rope { x, rope, head_len, out } => {
                 write!(f, "{out} = rope({x}) rope={rope} head_len={head_len}")
@@ -120,23 +120,25 @@ impl Display for Op {
                 head_norm(f, *norm)?;
                 optional(f, "rope", *rope)
             }
-            Op::WriteKv { k, v, norm, rope, layer } => {
+            Op::WriteKv { k, v, norm, rope, value_eps, layer } => {
                 write!(f, "{layer} = write_kv({k}, {v})")?;
                 head_norm(f, *norm)?;
-                optional(f, "rope", *rope)
+                optional(f, "rope", *rope)?;
+                optional(f, "value_eps", value_eps.map(|v| format!("{v:?}")))
             }
             Op::Attention { q, layer, kappa, window, soft_cap, out } => {
                 write!(f, "{out} = attention({q}, {layer}) kappa={kappa:?}")?;
                 optional(f, "window", *window)?;
                 optional(f, "soft_cap", soft_cap.map(|v| format!("{v:?}")))
             }
-            Op::Gate { activation, gate, up, out, quantized } => {
+            Op::Gate { activation, gate, up, part, out, quantized } => {
                 results(f, &[*out, *quantized])?;
                 let name = match activation {
                     Activation::Silu => "silu",
                     Activation::Gelu => "gelu",
                 };
-                write!(f, "{name}({gate}, {up})")
+                write!(f, "{name}({gate}, {up})")?;
+                optional(f, "part", Some(*part).filter(|&part| part > 0))
             }
             Op::Gelu { x, out, quantized } => {
                 results(f, &[*out, *quantized])?;
@@ -151,6 +153,7 @@ impl Display for Op {
             Op::SumExperts { x, routes, out } => write!(f, "{out} = sum_experts({x}, {routes})"),
             Op::AddShared { x, gate, a, b, out } => write!(f, "{out} = add_shared({x}, {gate}, {a}, {b})"),
             Op::Add { a, b, out } => write!(f, "{out} = add({a}, {b})"),
+            Op::Scale { x, scale, out } => write!(f, "{out} = scale({x}, {scale})"),
             Op::SelectOutputs { x, out } => write!(f, "{out} = select_outputs({x})"),
             Op::SoftCap { x, cap, out } => write!(f, "{out} = soft_cap({x}) cap={cap:?}"),
         }

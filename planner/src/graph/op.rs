@@ -74,7 +74,14 @@ pub enum Op {
         eps: f32,
     },
     /// `[x]`: RMSNorm of each head.
-    HeadNorm(HeadNorm),
+    HeadNorm {
+        /// Values a head.
+        head_len: u32,
+        /// Vector of as many, if the norm has weights.
+        weight: Option<WeightRef>,
+        /// Added to the mean square.
+        eps: f32,
+    },
     /// `[x]`: RoPE of each head at the row's position.
     Rope {
         /// Position table.
@@ -102,12 +109,14 @@ pub enum Op {
         /// Position table.
         rope: Option<RopeTableId>,
     },
-    /// `[k, v]`, no result: the row's slot of a cache, after an optional norm and optional RoPE of k.
+    /// `[k, v]`, no result: the row's slot of a cache, after an optional norm and optional RoPE of k and an optional norm of v.
     WriteKv {
         /// k norm.
         norm: Option<HeadNorm>,
         /// Position table.
         rope: Option<RopeTableId>,
+        /// v norm, which has no weights: what is added to the mean square.
+        value_eps: Option<f32>,
         /// Which cache.
         layer: KvLayerId,
     },
@@ -122,10 +131,12 @@ pub enum Op {
         /// Soft cap of the scores.
         soft_cap: Option<f32>,
     },
-    /// `[gate, up]`: `act(gate) * up`. Results: f32, A16 of it, or both.
+    /// `[gate, up]`: `act(gate) * up`; up has one part or more that are as wide as the gate. Results: f32, A16 of it, or both.
     Gate {
         /// Function.
         activation: Activation,
+        /// Which part of up.
+        part: u32,
     },
     /// `[x]`: GELU without a gate. Results: f32, A16 of it, or both.
     Gelu,
@@ -148,6 +159,11 @@ pub enum Op {
     AddShared {
         /// Matrix of one row that is multiplied with x, used as it is.
         gate: WeightRef,
+    },
+    /// `[x]`: x times a scalar of the model.
+    Scale {
+        /// Vector of one value.
+        scale: WeightRef,
     },
     /// `[x]`: the output rows of x.
     SelectOutputs,
@@ -172,7 +188,7 @@ impl Op {
             Op::SumExperts => "sum_experts",
             Op::AddShared { .. } => "add_shared",
             Op::RmsNorm { .. } => "rms_norm",
-            Op::HeadNorm(_) => "head_norm",
+            Op::HeadNorm { .. } => "head_norm",
             Op::Rope { .. } => "rope",
             Op::Linear { .. } => "linear",
             Op::Add => "add",
@@ -181,6 +197,7 @@ impl Op {
             Op::WriteKv { .. } => "write_kv",
             Op::Attention { .. } => "attention",
             Op::Gate { .. } => "gate",
+            Op::Scale { .. } => "scale",
             Op::SelectOutputs => "select_outputs",
             Op::SoftCap { .. } => "soft_cap",
         }
@@ -195,7 +212,8 @@ impl Op {
             | Op::ExpertLinear { weight }
             | Op::AddShared { gate: weight } => (Some(weight), None),
             Op::RmsNorm { weight, .. } => (Some(weight), None),
-            Op::HeadNorm(norm) => (Some(&norm.weight), None),
+            Op::HeadNorm { weight, .. } => (weight.as_ref(), None),
+            Op::Scale { scale } => (Some(scale), None),
             Op::Linear { weight, bias, .. } => (Some(weight), bias.as_ref()),
             Op::PrepareQuery { norm, .. } | Op::WriteKv { norm, .. } => {
                 (norm.as_ref().map(|n| &n.weight), None)

@@ -148,7 +148,15 @@ fn op(name: &str, attributes: &mut Attributes<'_>) -> Parsed<Op> {
         "rms_norm" => {
             Op::RmsNorm { weight: weight(attributes.take("weight")?)?, eps: attributes.number("eps")? }
         }
-        "head_norm" => Op::HeadNorm(head_norm(attributes)?.ok_or("expected `norm=`")?),
+        "head_norm" => {
+            let weight = attributes.maybe("norm").map(weight).transpose()?;
+            let head_len = match weight.as_ref().map(|weight| weight.shape) {
+                Some(Shape::Vector(len)) => len,
+                Some(Shape::Matrix { .. }) => return Err("expected a vector as `norm=`".to_owned()),
+                None => attributes.number("head_len")?,
+            };
+            Op::HeadNorm { head_len, weight, eps: attributes.number("eps")? }
+        }
         "rope" => Op::Rope {
             table: RopeTableId(attributes.number("rope")?),
             head_len: attributes.number("head_len")?,
@@ -164,6 +172,7 @@ fn op(name: &str, attributes: &mut Attributes<'_>) -> Parsed<Op> {
         "write_kv" => Op::WriteKv {
             norm: head_norm(attributes)?,
             rope: rope(attributes)?,
+            value_eps: attributes.maybe("value_eps").map(number).transpose()?,
             layer: KvLayerId(attributes.number("kv")?),
         },
         "attention" => Op::Attention {
@@ -178,7 +187,9 @@ fn op(name: &str, attributes: &mut Attributes<'_>) -> Parsed<Op> {
                 "gelu" => Activation::Gelu,
                 other => return Err(format!("`{other}` is no activation")),
             },
+            part: attributes.maybe("part").map(number).transpose()?.unwrap_or(0),
         },
+        "scale" => Op::Scale { scale: weight(attributes.take("scale")?)? },
         "select_outputs" => Op::SelectOutputs,
         "soft_cap" => Op::SoftCap { cap: attributes.number("cap")? },
         other => return Err(format!("`{other}` is no operation")),

@@ -139,7 +139,13 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             optional(f, "scale", scale.map(|v| format!("{v:?}")))
         }
         Op::RmsNorm { weight, eps } => write!(f, " weight={weight} eps={eps:?}"),
-        Op::HeadNorm(norm) => head_norm(f, Some(norm)),
+        Op::HeadNorm { head_len, weight, eps } => {
+            match weight {
+                Some(weight) => write!(f, " norm={weight}")?,
+                None => write!(f, " head_len={head_len}")?,
+            }
+            write!(f, " eps={eps:?}")
+        }
         Op::Rope { table, head_len } => write!(f, " rope={} head_len={head_len}", table.0),
         Op::Linear { weight, bias, head } => {
             write!(f, " weight={weight}")?;
@@ -150,9 +156,10 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             head_norm(f, norm.as_ref())?;
             optional(f, "rope", rope.map(|r| r.0))
         }
-        Op::WriteKv { norm, rope, layer } => {
+        Op::WriteKv { norm, rope, value_eps, layer } => {
             head_norm(f, norm.as_ref())?;
             optional(f, "rope", rope.map(|r| r.0))?;
+            optional(f, "value_eps", value_eps.map(|v| format!("{v:?}")))?;
             write!(f, " kv={}", layer.0)
         }
         Op::Attention { layer, kappa, window, soft_cap } => {
@@ -160,10 +167,14 @@ fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             optional(f, "window", *window)?;
             optional(f, "soft_cap", soft_cap.map(|v| format!("{v:?}")))
         }
-        Op::Gate { activation } => f.write_str(match activation {
-            Activation::Silu => " activation=silu",
-            Activation::Gelu => " activation=gelu",
-        }),
+        Op::Gate { activation, part } => {
+            f.write_str(match activation {
+                Activation::Silu => " activation=silu",
+                Activation::Gelu => " activation=gelu",
+            })?;
+            optional(f, "part", Some(*part).filter(|&part| part > 0))
+        }
+        Op::Scale { scale } => write!(f, " scale={scale}"),
         Op::SoftCap { cap } => write!(f, " cap={cap:?}"),
     }
 }

@@ -190,9 +190,14 @@ impl<'a> Verifier<'a> {
                     "a norm with a residual has an f32 result only".to_owned()
                 });
             }
-            Op::HeadNorm(norm) => {
+            Op::HeadNorm { head_len, weight, .. } => {
                 let Some(width) = self.floats(node, inputs[0]) else { return };
-                self.head_norm(node, Some(norm), width, None);
+                match weight {
+                    Some(weight) => self.head_weight(node, weight, width, Some(*head_len)),
+                    None => self.require(*head_len > 0 && width.is_multiple_of(*head_len), node, || {
+                        "the row must be whole heads".to_owned()
+                    }),
+                }
                 self.expect(node, results[0], Element::F32 { width });
             }
             Op::Rope { table, head_len } => {
@@ -225,15 +230,27 @@ impl<'a> Verifier<'a> {
                 self.head_norm(node, norm.as_ref(), width, Some(head_len));
                 self.rope(node, *rope, head_len);
             }
-            Op::WriteKv { norm, rope, layer } => self.write_kv(node, inputs, norm.as_ref(), *rope, *layer),
+            Op::WriteKv { norm, rope, layer, .. } => {
+                self.write_kv(node, inputs, norm.as_ref(), *rope, *layer)
+            }
             Op::Attention { layer, window, .. } => {
                 self.require(window.is_none_or(|w| w > 0), node, || "a window is at least 1".to_owned());
                 self.attention(node, inputs[0], results[0], *layer);
             }
-            Op::Gate { .. } => {
+            Op::Gate { part, .. } => {
                 let Some(width) = self.floats(node, inputs[0]) else { return };
-                self.expect(node, inputs[1], Element::F32 { width });
+                let Some(all) = self.floats(node, inputs[1]) else { return };
+                let is_whole = width > 0 && all.is_multiple_of(width);
+                self.require(is_whole && *part < all / width, node, || {
+                    format!("up must have a part {part} of {width} values")
+                });
                 self.float_results(node, results, width);
+            }
+            Op::Scale { scale } => {
+                let Some(width) = self.floats(node, inputs[0]) else { return };
+                let len = self.vector(node, scale);
+                self.require(len == Some(1), node, || "the scale must be one value".to_owned());
+                self.expect(node, results[0], Element::F32 { width });
             }
             Op::SelectOutputs | Op::SoftCap { .. } => {
                 let Some(width) = self.floats(node, inputs[0]) else { return };
@@ -281,6 +298,7 @@ impl<'a> Verifier<'a> {
             | Op::Gelu
             | Op::Add
             | Op::Quantize
+            | Op::Scale { .. }
             | Op::SelectOutputs
             | Op::SoftCap { .. } => inputs.first().map_or(1, slots),
             _ => 1,
@@ -445,10 +463,15 @@ impl<'a> Verifier<'a> {
     }
 
     fn head_norm(&mut self, node: &Node, norm: Option<&HeadNorm>, width: u32, head_len: Option<u32>) {
-        let Some(norm) = norm else { return };
-        let Some(len) = self.vector(node, &norm.weight) else { return };
+        if let Some(norm) = norm {
+            self.head_weight(node, &norm.weight, width, head_len);
+        }
+    }
+
+    fn head_weight(&mut self, node: &Node, weight: &WeightRef, width: u32, head_len: Option<u32>) {
+        let Some(len) = self.vector(node, weight) else { return };
         let whole = len > 0 && width.is_multiple_of(len) && head_len.is_none_or(|head_len| head_len == len);
-        self.require(whole, node, || format!("`{}` must have the length of a head", norm.weight.tensor));
+        self.require(whole, node, || format!("`{}` must have the length of a head", weight.tensor));
     }
 
     fn rope(&mut self, node: &Node, table: Option<RopeTableId>, head_len: u32) {
@@ -487,11 +510,12 @@ fn arity(op: &Op) -> (usize, usize, std::ops::RangeInclusive<usize>) {
         Op::Embed { .. }
         | Op::EmbedPositions { .. }
         | Op::Route { .. }
-        | Op::HeadNorm(_)
+        | Op::HeadNorm { .. }
         | Op::Rope { .. }
         | Op::Quantize
         | Op::PrepareQuery { .. }
         | Op::Attention { .. }
+        | Op::Scale { .. }
         | Op::SelectOutputs
         | Op::SoftCap { .. } => (1, 1, 1..=1),
     }

@@ -66,7 +66,7 @@ struct HeadInputs<'k> {
 
 impl<'k> HeadInputs<'k> {
     fn declare(k: &'k Build, eps: Option<f32>, rope: Option<Rope>) -> Self {
-        let norm = eps.map(|eps| HeadNormIn { weight: k.read("weight", Scalar::F32), eps });
+        let norm = eps.map(|eps| HeadNormIn { weight: Some(k.read("weight", Scalar::F32)), eps });
         let rope = rope.map(|rope| (rope, k.read("rope", Scalar::F32)));
         Self { norm, rope }
     }
@@ -76,19 +76,33 @@ impl<'k> HeadInputs<'k> {
     }
 }
 
-/// RMSNorm of each head (`core::numerics::norm::rms_norm`). Buffers: `x`, rows of `heads*head_len` f32;
-/// `weight`; `out` like x; `flags`, a word a head. Reads x twice, the second time from a cache, and writes 4
-/// bytes an element; 10 operations.
-pub fn head_norm(heads: u32, head_len: u32, eps: f32, shape: HeadShape) -> GridKernel {
+/// A norm of heads as a step of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadNorm {
+    /// Heads of a row.
+    pub heads: u32,
+    /// Values a head.
+    pub head_len: u32,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Whether it has weights.
+    pub weighted: bool,
+}
+
+/// RMSNorm of each head (`core::numerics::norm::rms_norm`, `rms_norm_plain`). Buffers: `x`, rows of `heads*head_len` f32;
+/// `weight`, if it has weights; `out` like x; `flags`, a word a head. Reads x twice, the second time from a cache, and
+/// writes 4 bytes an element; 10 operations.
+pub fn head_norm(norm: HeadNorm, shape: HeadShape) -> GridKernel {
+    let HeadNorm { heads, head_len, eps, weighted } = norm;
     let workgroups_a_row = shape.groups(heads);
     let kernel: Kernel = kernel("head_norm", shape.clusters * CLUSTER, |k| {
         let x = k.read("x", Scalar::F32);
-        let inputs = HeadInputs::declare(k, Some(eps), None);
+        let norm = Some(HeadNormIn { weight: weighted.then(|| k.read("weight", Scalar::F32)), eps });
         let (out, flags) = (k.write("out", Scalar::F32), k.write("flags", Scalar::U32));
         let group = k.group_id();
         let at = At::new(k, shape, group / workgroups_a_row, group % workgroups_a_row, heads);
         let number = at.row * heads + at.head;
-        let head = Head::new(k, x, number * head_len, head_len, inputs.norm);
+        let head = Head::new(k, x, number * head_len, head_len, norm);
         for word in head.values(None) {
             k.when(at.exists & word.exists, || {
                 out.store(number * head_len + (word.number << 2), word.four);
@@ -205,9 +219,11 @@ pub struct WriteKv {
     pub norm_eps: Option<f32>,
     /// The rotation of keys, if there is one.
     pub rope: Option<Rope>,
+    /// Epsilon of the norm over a value head, which has no weights, if there is one.
+    pub value_eps: Option<f32>,
 }
 
-/// K16 of each key head after its norm and RoPE, and V8 of each value head, into the row's slot of the cache
+/// K16 of each key head after its norm and RoPE, and V8 of each value head after its norm, into the row's slot of the cache
 /// (`core::numerics::kv`).
 ///
 /// Buffers: `k` and `v`, rows of `heads*head_len` f32; `weight` with a norm; `rope` (as for [`rope()`]) with a
@@ -216,7 +232,7 @@ pub struct WriteKv {
 /// `pages_a_sequence`. Reads 8 bytes an element, with norm and RoPE more from a cache, and writes 3; about 35
 /// operations.
 pub fn write_kv(write: WriteKv, shape: HeadShape) -> GridKernel {
-    let WriteKv { layout, norm_eps, rope } = write;
+    let WriteKv { layout, norm_eps, rope, value_eps } = write;
     let KvLayout { heads, head_len } = layout;
     let of_keys = shape.groups(heads);
     let workgroups_a_row = 2 * of_keys;
@@ -239,7 +255,10 @@ pub fn write_kv(write: WriteKv, shape: HeadShape) -> GridKernel {
                 let head = Head::new(k, keys, first, head_len, inputs.norm);
                 [slot.write_key(&Sixteen::new(k, &head, inputs.rope_in(position)))]
             },
-            || [slot.write_value(&Head::new(k, values, first, head_len, None))],
+            || {
+                let norm = value_eps.map(|eps| HeadNormIn { weight: None, eps });
+                [slot.write_value(&Head::new(k, values, first, head_len, norm))]
+            },
         );
         let flag = row * (2 * heads) + part / of_keys * heads + at.head;
         at.store_once(flags, flag, in_range.select(k.u32(0), k.u32(1)));
@@ -286,6 +305,6 @@ impl<'k> Slot<'k> {
         }
         let scale = self.block + self.slot + layout.value_scales();
         self.at.store_once(self.cache, scale, quantizer.scale.cast(Scalar::I8x4));
-        quantizer.in_range
+        quantizer.in_range & head.in_range()
     }
 }

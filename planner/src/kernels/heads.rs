@@ -29,8 +29,8 @@ pub struct Rope {
 /// The objects of a norm over heads.
 #[derive(Clone, Copy)]
 pub struct HeadNormIn<'k> {
-    /// `head_len` weights.
-    pub weight: Mem<'k>,
+    /// `head_len` weights, if it has weights.
+    pub weight: Option<Mem<'k>>,
     /// Added to the mean square.
     pub eps: f32,
 }
@@ -55,7 +55,7 @@ pub struct Head<'k> {
     len: u32,
     lane: V<'k>,
     /// The norm's weights and factor, and whether the head is in its range.
-    norm: Option<(Mem<'k>, V<'k>, V<'k>)>,
+    norm: Option<(Option<Mem<'k>>, V<'k>, V<'k>)>,
 }
 
 /// Words of a head of `len` that an invocation has.
@@ -71,7 +71,7 @@ pub fn word<'k>(k: &'k Build, len: u32, lane: V<'k>, index: u32) -> (V<'k>, V<'k
 
 impl<'k> Head<'k> {
     /// The head of `len` values from element `first` of `x` on, after a norm if there is one:
-    /// `core::numerics::norm::rms_norm`.
+    /// `core::numerics::norm::rms_norm`, without weights `rms_norm_plain`.
     pub fn new(k: &'k Build, x: Mem<'k>, first: V<'k>, len: u32, norm: Option<HeadNormIn<'k>>) -> Self {
         assert!(len.is_multiple_of(4) && (4..=MAX_HEAD_LEN).contains(&len), "heads of {len}");
         let lane = k.local_id() & (CLUSTER - 1);
@@ -127,7 +127,8 @@ impl<'k> Head<'k> {
         };
         let x = self.x.load_vector(self.first + element, len);
         let Some((weight, r, in_range)) = self.norm else { return x };
-        let normed = snap(k, (x * wide(r)) * weight.load_vector(element, len));
+        let normed = x * wide(r);
+        let normed = snap(k, weight.map_or(normed, |weight| normed * weight.load_vector(element, len)));
         wide(in_range).select(normed, wide(k.f32(0.0)))
     }
 

@@ -38,13 +38,13 @@ pub use experts::{Route, add_shared, route, sum_experts};
 pub(crate) use fit::misfit;
 pub use found_flags::found_flags;
 pub use grid::{Grid, GridKernel};
-pub use head_steps::{HeadShape, PrepareQuery, WriteKv, head_norm, prepare_query, rope, write_kv};
+pub use head_steps::{HeadNorm, HeadShape, PrepareQuery, WriteKv, head_norm, prepare_query, rope, write_kv};
 pub use heads::Rope;
 pub use kv::KvLayout;
 pub use layer_norm::{LayerNorm, layer_norm};
-pub use quantize::{Outputs, SuperblockShape, gate, gelu, quantize_a16};
+pub use quantize::{Gate, Outputs, SuperblockShape, gate, gelu, quantize_a16};
 pub use rms_norm::{RmsNorm, rms_norm};
-pub use rowwise::{add, select_rows, soft_cap};
+pub use rowwise::{add, scale, select_rows, soft_cap};
 
 /// Invocations of a workgroup of a kernel that works on rows: the virtual lanes of
 /// [`unisonic_core::numerics::float::tree256`].

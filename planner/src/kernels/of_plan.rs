@@ -7,8 +7,7 @@ use unisonic_core::format::blocks::BlockFormat;
 use unisonic_core::kir::legal::legalize;
 use unisonic_core::launch::{Hardware, Shape};
 use unisonic_core::plan::{
-    Activation, BufferId, BufferKind, Encoding, FloatSource, HeadNorm, KvLayerId, Op, Plan, RopeTableId,
-    Step, WeightId,
+    self, BufferId, BufferKind, Encoding, FloatSource, KvLayerId, Op, Plan, RopeTableId, Step, WeightId,
 };
 use unisonic_core::planes::LayoutError;
 use unisonic_core::planes::activation::ActivationLayout;
@@ -21,11 +20,13 @@ use super::attention::{
 };
 use super::fit::misfit;
 use super::grid::GridKernel;
+use super::heads::MAX_HEAD_LEN;
 use super::linear::{Epilogue, ExpertLinear, Residual, expert_linear, linear};
 use super::{
-    A16Form, HeadShape, KvLayout, LayerNorm, Lookup, Outputs, PrepareQuery, RmsNorm, Rope, Route,
-    SuperblockShape, WriteKv, add, add_shared, embed_blocks, embed_floats, gate, gelu, head_norm, layer_norm,
-    prepare_query, quantize_a16, rms_norm, rope, route, select_rows, soft_cap, sum_experts, write_kv,
+    A16Form, Gate, HeadNorm, HeadShape, KvLayout, LayerNorm, Lookup, Outputs, PrepareQuery, RmsNorm, Rope,
+    Route, SuperblockShape, WriteKv, add, add_shared, embed_blocks, embed_floats, gate, gelu, head_norm,
+    layer_norm, prepare_query, quantize_a16, rms_norm, rope, route, scale, select_rows, soft_cap,
+    sum_experts, write_kv,
 };
 
 /// A template with its constants.
@@ -43,8 +44,8 @@ pub enum Template {
     Quantize(A16Form),
     /// [`linear`].
     Linear(WeightLayout, ActivationLayout, Epilogue),
-    /// [`head_norm`]: heads, values a head, epsilon.
-    HeadNorm(u32, u32, f32),
+    /// [`head_norm`].
+    HeadNorm(HeadNorm),
     /// [`rope`]: heads, values a head.
     Rope(u32, u32, Rope),
     /// [`prepare_query`].
@@ -57,8 +58,8 @@ pub enum Template {
     AttentionMerge(Attention, Outputs, MergeShape),
     /// [`attention_prefill`]: its shape says how many rows a tile has.
     AttentionPrefill(Attention, PrefillShape),
-    /// [`gate`]: function, width.
-    Gate(Activation, u32, Outputs),
+    /// [`gate`].
+    Gate(Gate),
     /// [`gelu`]: width.
     Gelu(u32, Outputs),
     /// [`route`].
@@ -71,6 +72,8 @@ pub enum Template {
     AddShared(u32, u32),
     /// [`add`]: width.
     Add(u32),
+    /// [`scale`]: width.
+    Scale(u32),
     /// [`select_rows`]: width.
     SelectRows(u32),
     /// [`soft_cap`]: width, bound.
@@ -111,7 +114,7 @@ impl Template {
             Template::RmsNorm(norm) => rms_norm(norm),
             Template::Quantize(form) => quantize_a16(form, of_superblocks),
             Template::Linear(weights, x, epilogue) => linear(weights, x, epilogue, hardware),
-            Template::HeadNorm(heads, head_len, eps) => head_norm(heads, head_len, eps, of_heads),
+            Template::HeadNorm(norm) => head_norm(norm, of_heads),
             Template::Rope(heads, head_len, of) => rope(heads, head_len, of, of_heads),
             Template::PrepareQuery(query) => prepare_query(query, of_heads),
             Template::WriteKv(write) => write_kv(write, of_heads),
@@ -120,8 +123,9 @@ impl Template {
             }
             Template::AttentionMerge(attention, outputs, shape) => attention_merge(attention, outputs, shape),
             Template::AttentionPrefill(attention, shape) => attention_prefill(attention, shape),
-            Template::Gate(activation, width, outputs) => gate(activation, width, outputs, of_superblocks),
+            Template::Gate(of) => gate(of, of_superblocks),
             Template::Add(width) => add(width),
+            Template::Scale(width) => scale(width),
             Template::SelectRows(width) => select_rows(width),
             Template::SoftCap(width, cap) => soft_cap(width, cap),
         }
@@ -217,7 +221,7 @@ pub enum TemplateError {
         width: u32,
     },
     /// Heads that no kernel takes.
-    #[error("`{label}`: heads of {head_len} values; kernels take multiples of 16 up to 256")]
+    #[error("`{label}`: heads of {head_len} values; kernels take multiples of 16 up to {MAX_HEAD_LEN}")]
     HeadLen {
         /// The step.
         label: String,
@@ -282,9 +286,10 @@ impl Reader<'_> {
                 let epilogue = Epilogue { bias: bias.is_some(), add: residual, checks_range: head };
                 Template::Linear(weight_layout(self.plan, weight)?, self.activations(x)?, epilogue)
             }
-            Op::HeadNorm { x, norm, .. } => {
-                let head_len = self.plan.weights[norm.weight.index()].cols;
-                Template::HeadNorm(self.width(x) / head_len, head_len, norm.eps)
+            Op::HeadNorm { x, weight, head_len, eps, .. } => {
+                self.check_head_len(head_len)?;
+                let heads = self.width(x) / head_len;
+                Template::HeadNorm(HeadNorm { heads, head_len, eps, weighted: weight.is_some() })
             }
             Op::Rope { x, rope, head_len, .. } => {
                 Template::Rope(self.width(x) / head_len, head_len, self.rope(rope))
@@ -299,20 +304,25 @@ impl Reader<'_> {
                     rope: rope.map(|rope| self.rope(rope)),
                 })
             }
-            Op::WriteKv { norm, rope, layer, .. } => Template::WriteKv(WriteKv {
+            Op::WriteKv { norm, rope, value_eps, layer, .. } => Template::WriteKv(WriteKv {
                 layout: self.kv_layout(layer)?,
                 norm_eps: eps(norm),
                 rope: rope.map(|rope| self.rope(rope)),
+                value_eps,
             }),
             Op::Attention { q, layer, kappa, window, soft_cap, out } => {
                 let (layout, heads) = (self.kv_layout(layer)?, self.heads(q).0);
                 let attention = Attention { layout, heads, kappa, window, soft_cap };
                 return self.attention(attention, self.rows(q), out);
             }
-            Op::Gate { activation, gate, out, quantized, .. } => {
-                Template::Gate(activation, self.width(gate), self.outputs(out, quantized)?)
-            }
+            Op::Gate { activation, gate, up, out, quantized, .. } => Template::Gate(Gate {
+                activation,
+                width: self.width(gate),
+                up_width: self.width(up),
+                outputs: self.outputs(out, quantized)?,
+            }),
             Op::Add { out, .. } => Template::Add(self.width(out)),
+            Op::Scale { out, .. } => Template::Scale(self.width(out)),
             // The slots of a row are chosen together.
             Op::SelectOutputs { out, .. } => {
                 Template::SelectRows(self.width(out) * self.plan.buffers[out.index()].slots)
@@ -395,7 +405,7 @@ impl Reader<'_> {
     }
 
     fn check_head_len(&self, head_len: u32) -> Result<(), TemplateError> {
-        match head_len.is_multiple_of(16) && (16..=256).contains(&head_len) {
+        match head_len.is_multiple_of(16) && (16..=MAX_HEAD_LEN).contains(&head_len) {
             true => Ok(()),
             false => Err(TemplateError::HeadLen { label: self.label.to_owned(), head_len }),
         }
@@ -407,7 +417,7 @@ pub fn writes(op: &Op, buffer: BufferId) -> bool {
     op.result() == Some(buffer) || op.quantized() == Some(buffer)
 }
 
-fn eps(norm: Option<HeadNorm>) -> Option<f32> {
+fn eps(norm: Option<plan::HeadNorm>) -> Option<f32> {
     norm.map(|norm| norm.eps)
 }
 

@@ -68,7 +68,7 @@ fn norms(plan: &Plan) -> Vec<Regions> {
 fn heads_that_no_kernel_takes_are_an_error() {
     let mut plan = samples::llama().plan();
     for (head_len, is_taken) in
-        [(16, true), (160, true), (192, true), (256, true), (100, false), (272, false), (0, false)]
+        [(16, true), (160, true), (192, true), (512, true), (100, false), (528, false), (0, false)]
     {
         for buffer in &mut plan.buffers {
             if let BufferKind::Q16 { head_len: of, .. } = &mut buffer.kind {

@@ -53,19 +53,36 @@ pub struct Outputs {
     pub a16: Option<A16Form>,
 }
 
+/// A gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gate {
+    /// Function.
+    pub activation: Activation,
+    /// Values of a row.
+    pub width: u32,
+    /// Values from a row of `up` to the next, of which a part is taken if there are more.
+    pub up_width: u32,
+    /// Where the result goes.
+    pub outputs: Outputs,
+}
+
 /// `act(gate)*up` (`core::numerics::activation`), to f32, to A16 or to both.
 ///
-/// Buffers: `gate` and `up`, rows of `width` f32; `out`, rows of f32, if asked; the regions of the form and
-/// `flags`, a word a superblock, if asked. Reads 8 bytes an element, writes 4 and about 2; about 60 operations.
-pub fn gate(activation: Activation, width: u32, outputs: Outputs, shape: SuperblockShape) -> GridKernel {
+/// Buffers: `gate`, rows of `width` f32; `up`, rows of `up_width`; `out`, rows of f32, if asked; the regions of the form and
+/// `flags`, a word a superblock, if asked. Parameter, if rows of `up` are longer: `first_of_up`, the column at which the part
+/// begins, a multiple of the width. Reads 8 bytes an element, writes 4 and about 2; about 60 operations.
+pub fn gate(gate: Gate, shape: SuperblockShape) -> GridKernel {
+    let Gate { activation, width, up_width, outputs } = gate;
     let template = superblocks("gate", width, shape, |k| {
         let (gate, up) = (k.read("gate", Scalar::F32), k.read("up", Scalar::F32));
+        let part = (up_width > width).then(|| k.param("first_of_up", Scalar::U32));
         let results = Results::declare(k, width, outputs);
         Box::new(move |at| {
             let values = at.columns().map(|column| {
                 let first = at.row * width;
+                let first_up = part.map_or(first, |part| at.row * up_width + part);
                 let gate = four(k, width, column, |column, len| gate.load_vector(first + column, len));
-                let up = four(k, width, column, |column, len| up.load_vector(first + column, len));
+                let up = four(k, width, column, |column, len| up.load_vector(first_up + column, len));
                 gate_of(k, activation, gate, up)
             });
             results.store(at, values, k.constant(Scalar::Bool.into(), 1));

@@ -3,7 +3,7 @@
 use unisonic_core::kir::Scalar;
 use unisonic_core::kir::build::{Build, V, kernel};
 
-use super::elementary::soft_cap as soft_cap_of;
+use super::elementary::{snap, soft_cap as soft_cap_of};
 use super::{GridKernel, ROW_LANES};
 
 /// Elements of the longest vector in which rows of `width` lie next to each other.
@@ -67,6 +67,25 @@ pub fn soft_cap(width: u32, cap: f32) -> GridKernel {
         Box::new(move |at| {
             let i = at.row * width + at.column;
             out.store(i, soft_cap_of(k, x.load_vector(i, at.vector), cap));
+        })
+    })
+}
+
+/// `out = snap(x*s)` (`core::numerics::activation::scaled`). Buffers: `x`, rows of `width` f32; `scale`, one value; `out`
+/// like x. Reads 4 bytes an element and writes 4; two operations.
+pub fn scale(width: u32) -> GridKernel {
+    elementwise("scale", width, |k| {
+        let (x, scale) = (k.read("x", Scalar::F32), k.read("scale", Scalar::F32));
+        let out = k.write("out", Scalar::F32);
+        Box::new(move |at| {
+            let i = at.row * width + at.column;
+            let s = scale.load(k.u32(0));
+            let s = match at.vector {
+                4 => k.vector([s; 4]),
+                2 => k.vector([s; 2]),
+                _ => s,
+            };
+            out.store(i, snap(k, x.load_vector(i, at.vector) * s));
         })
     })
 }

@@ -46,6 +46,10 @@ impl Bind<'_> {
         match name {
             "pages_a_sequence" => Some(self.inputs.shape.pages_a_sequence()),
             "groups" => Some(self.inputs.shape.groups),
+            "first_of_up" => match *self.op {
+                Op::Gate { gate, part, .. } => part.checked_mul(self.lowered.plan.row_width(gate) as u32),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -84,7 +88,8 @@ impl Bind<'_> {
             (Op::Linear { add, .. } | Op::RmsNorm { add, .. }, "add") => values((*add)?),
             (Op::RmsNorm { weight, .. } | Op::LayerNorm { weight, .. }, "weight") => vector(*weight),
             (Op::LayerNorm { bias, .. }, "bias") => vector(*bias),
-            (Op::HeadNorm { norm, .. }, "weight") => vector(norm.weight),
+            (Op::HeadNorm { weight, .. }, "weight") => vector((*weight)?),
+            (Op::Scale { scale, .. }, "scale") => vector(*scale),
             (Op::PrepareQuery { norm, .. } | Op::WriteKv { norm, .. }, "weight") => vector((*norm)?.weight),
             (Op::PrepareQuery { rope, .. } | Op::WriteKv { rope, .. }, "rope") => {
                 Self::image(self.lowered, self.lowered.images.rope((*rope)?)?)
@@ -115,6 +120,7 @@ impl Bind<'_> {
                 | Op::Quantize { x, .. }
                 | Op::HeadNorm { x, .. }
                 | Op::Rope { x, .. }
+                | Op::Scale { x, .. }
                 | Op::SelectOutputs { x, .. }
                 | Op::SoftCap { x, .. },
                 "x",

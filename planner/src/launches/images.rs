@@ -54,7 +54,8 @@ impl Images {
                 self.add(Image::Planes { weight, layout: weight_layout(plan, weight)? });
                 bias.into_iter().for_each(|bias| self.add(vector(bias)));
             }
-            Op::HeadNorm { norm, .. } => self.add(vector(norm.weight)),
+            Op::HeadNorm { weight, .. } => weight.into_iter().for_each(|weight| self.add(vector(weight))),
+            Op::Scale { scale, .. } => self.add(vector(scale)),
             Op::Rope { rope, .. } => self.add(table(rope)),
             Op::PrepareQuery { norm, rope, .. } | Op::WriteKv { norm, rope, .. } => {
                 norm.into_iter().for_each(|norm| self.add(vector(norm.weight)));

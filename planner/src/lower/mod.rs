@@ -111,9 +111,9 @@ impl<'a> Lowering<'a> {
                 let (out, quantized) = self.float_results(node);
                 plan::Op::RmsNorm { x, weight: self.weight(weight)?, eps: *eps, add, out, quantized }
             }
-            Op::HeadNorm(HeadNorm { weight, eps }) => {
-                let norm = plan::HeadNorm { weight: self.weight(weight)?, eps: *eps };
-                plan::Op::HeadNorm { x, norm, out }
+            Op::HeadNorm { head_len, weight, eps } => {
+                let weight = weight.as_ref().map(|weight| self.weight(weight)).transpose()?;
+                plan::Op::HeadNorm { x, weight, head_len: *head_len, eps: *eps, out }
             }
             Op::Rope { table, head_len } => plan::Op::Rope { x, rope: *table, head_len: *head_len, out },
             Op::Linear { weight, bias, head } => {
@@ -126,10 +126,10 @@ impl<'a> Lowering<'a> {
             Op::PrepareQuery { norm, rope } => {
                 plan::Op::PrepareQuery { q: x, norm: self.head_norm(norm.as_ref())?, rope: *rope, out }
             }
-            Op::WriteKv { norm, rope, layer } => {
+            Op::WriteKv { norm, rope, value_eps, layer } => {
                 let v = input(1);
                 let norm = self.head_norm(norm.as_ref())?;
-                plan::Op::WriteKv { k: x, v, norm, rope: *rope, layer: *layer }
+                plan::Op::WriteKv { k: x, v, norm, rope: *rope, value_eps: *value_eps, layer: *layer }
             }
             Op::Attention { layer, kappa, window, soft_cap } => plan::Op::Attention {
                 q: x,
@@ -139,10 +139,10 @@ impl<'a> Lowering<'a> {
                 soft_cap: *soft_cap,
                 out,
             },
-            Op::Gate { activation } => {
+            Op::Gate { activation, part } => {
                 let up = input(1);
                 let (out, quantized) = self.float_results(node);
-                plan::Op::Gate { activation: *activation, gate: x, up, out, quantized }
+                plan::Op::Gate { activation: *activation, gate: x, up, part: *part, out, quantized }
             }
             Op::Gelu => {
                 let (out, quantized) = self.float_results(node);
@@ -159,6 +159,7 @@ impl<'a> Lowering<'a> {
                 let (a, b) = (input(1), input(2));
                 plan::Op::AddShared { x, gate: self.weight(gate)?, a, b, out }
             }
+            Op::Scale { scale } => plan::Op::Scale { x, scale: self.weight(scale)?, out },
             Op::SelectOutputs => plan::Op::SelectOutputs { x, out },
             Op::SoftCap { cap } => plan::Op::SoftCap { x, cap: *cap, out },
         }))

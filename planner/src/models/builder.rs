@@ -6,7 +6,7 @@ use super::Model;
 use super::hyper::{Hyper, MAX_VOCAB_LEN};
 use super::tensors::Tensors;
 use crate::error::PlanError;
-use crate::graph::{Element, Graph, HeadNorm, Node, Op, RopeSpec, Shape, Type, ValueId, WeightRef};
+use crate::graph::{Element, Graph, Node, Op, RopeSpec, Shape, Type, ValueId, WeightRef};
 
 /// How a layer attends.
 #[derive(Clone, Copy, Debug)]
@@ -87,16 +87,20 @@ impl<'a> Builder<'a> {
     pub fn add_positions(&mut self, x: ValueId) -> Result<ValueId, PlanError> {
         let shape = Shape::Matrix { rows: self.graph.context_len, cols: self.hyper.embedding_len };
         let table = self.tensors.weight("position_embd.weight", shape)?;
-        let (tokens, ty) = (self.graph.nodes[0].results[0], self.graph.ty(x));
+        let (tokens, ty) = (self.tokens(), self.graph.ty(x));
         let positions = self.push("position_embd", Op::EmbedPositions { table }, &[tokens], ty);
         Ok(self.add("embd", x, positions))
     }
 
     /// The norm of the architecture with the weight `label.weight`, and `label.bias` of a LayerNorm.
     pub fn norm(&mut self, label: &str, x: ValueId) -> Result<ValueId, PlanError> {
+        self.norm_with_eps(label, x, self.hyper.eps)
+    }
+
+    /// The same with another epsilon.
+    pub fn norm_with_eps(&mut self, label: &str, x: ValueId, eps: f32) -> Result<ValueId, PlanError> {
         let shape = Shape::Vector(self.hyper.embedding_len);
         let weight = self.tensors.weight(&format!("{label}.weight"), shape)?;
-        let eps = self.hyper.eps;
         let op = match self.layer_norm {
             true => {
                 let bias = self.tensors.weight(&format!("{label}.bias"), shape)?;
@@ -126,30 +130,58 @@ impl<'a> Builder<'a> {
                 self.linear(&name("attn_v"), x, lens[2], how.bias)?,
             ],
         };
-        let q = self.heads(layer, "q", q, how)?;
-        let k = self.heads(layer, "k", k, how)?;
-        self.graph.kv_layers.push(KvLayer { heads: kv_heads, head_len });
-        let kv = KvLayerId((self.graph.kv_layers.len() - 1) as u32);
-        let write = Op::WriteKv { norm: None, rope: None, layer: kv };
-        let label = name("attention.kv");
-        self.graph.nodes.push(Node { label, op: write, inputs: vec![k, v], results: vec![] });
-        let Attention { kappa, window, soft_cap, .. } = *how;
-        let attend = Op::Attention { layer: kv, kappa, window, soft_cap };
-        let attended = self.push(&name("attention"), attend, &[q], self.graph.ty(q));
+        let q = self.heads(layer, "q", q, head_len, how)?;
+        let k = self.heads(layer, "k", k, head_len, how)?;
+        let kv = self.write_kv(layer, k, v, KvLayer { heads: kv_heads, head_len });
+        let attended = self.attend(layer, q, kv, how);
         self.linear(&name("attn_output"), attended, embedding_len, how.output_bias)
     }
 
+    /// A cache for layer `layer`, into which k and v are written.
+    pub(super) fn write_kv(&mut self, layer: u32, k: ValueId, v: ValueId, cache: KvLayer) -> KvLayerId {
+        self.graph.kv_layers.push(cache);
+        let kv = KvLayerId((self.graph.kv_layers.len() - 1) as u32);
+        let write = Op::WriteKv { norm: None, rope: None, value_eps: None, layer: kv };
+        let label = format!("blk.{layer}.attention.kv");
+        self.graph.nodes.push(Node { label, op: write, inputs: vec![k, v], results: vec![] });
+        kv
+    }
+
+    /// Attention of q over a cache.
+    pub(super) fn attend(&mut self, layer: u32, q: ValueId, kv: KvLayerId, how: &Attention) -> ValueId {
+        let Attention { kappa, window, soft_cap, .. } = *how;
+        let attend = Op::Attention { layer: kv, kappa, window, soft_cap };
+        self.push(&format!("blk.{layer}.attention"), attend, &[q], self.graph.ty(q))
+    }
+
     /// Norm (if any) and RoPE of the heads of q or k.
-    fn heads(&mut self, layer: u32, part: &str, x: ValueId, how: &Attention) -> Result<ValueId, PlanError> {
-        let (mut x, ty, head_len) = (x, self.graph.ty(x), self.hyper.head_len);
+    pub(super) fn heads(
+        &mut self,
+        layer: u32,
+        part: &str,
+        x: ValueId,
+        head_len: u32,
+        how: &Attention,
+    ) -> Result<ValueId, PlanError> {
+        let (mut x, ty) = (x, self.graph.ty(x));
         if how.head_norm {
-            let label = format!("blk.{layer}.attn_{part}_norm");
-            let weight = self.tensors.weight(&format!("{label}.weight"), Shape::Vector(head_len))?;
-            x = self.push(&label, Op::HeadNorm(HeadNorm { weight, eps: self.hyper.eps }), &[x], ty);
+            x = self.head_norm(&format!("blk.{layer}.attn_{part}_norm"), x, head_len, self.hyper.eps)?;
         }
         let Some(table) = how.rope else { return Ok(x) };
         let label = format!("blk.{layer}.attn_{part}_rope");
         Ok(self.push(&label, Op::Rope { table, head_len }, &[x], ty))
+    }
+
+    /// RMSNorm over each head with the weight `label.weight`.
+    pub(super) fn head_norm(
+        &mut self,
+        label: &str,
+        x: ValueId,
+        head_len: u32,
+        eps: f32,
+    ) -> Result<ValueId, PlanError> {
+        let weight = Some(self.tensors.weight(&format!("{label}.weight"), Shape::Vector(head_len))?);
+        Ok(self.push(label, Op::HeadNorm { head_len, weight, eps }, &[x], self.graph.ty(x)))
     }
 
     /// Gated feed-forward block.
@@ -159,7 +191,8 @@ impl<'a> Builder<'a> {
         x: ValueId,
         activation: Activation,
     ) -> Result<ValueId, PlanError> {
-        let feed_forward_len = self.hyper.feed_forward_len;
+        let lens = &self.hyper.feed_forward_lens;
+        let feed_forward_len = lens.get(layer as usize).copied().unwrap_or(self.hyper.feed_forward_len);
         let name = |part: &str| format!("blk.{layer}.{part}");
         let gate = self.linear(&name("ffn_gate"), x, feed_forward_len, false)?;
         let up = self.linear(&name("ffn_up"), x, feed_forward_len, false)?;
@@ -187,7 +220,8 @@ impl<'a> Builder<'a> {
         activation: Activation,
     ) -> Result<ValueId, PlanError> {
         let label = format!("blk.{layer}.ffn_act");
-        let gated = self.push(&label, Op::Gate { activation }, &[gate, up], self.graph.ty(gate));
+        let gate_op = Op::Gate { activation, part: 0 };
+        let gated = self.push(&label, gate_op, &[gate, up], self.graph.ty(gate));
         self.linear(&format!("blk.{layer}.ffn_down"), gated, self.hyper.embedding_len, false)
     }
 
@@ -259,6 +293,16 @@ impl<'a> Builder<'a> {
         let weight = self.tensors.weight(&format!("{label}.weight"), shape)?;
         let bias = self.bias(&format!("{label}.bias"), rows, bias)?;
         Ok(self.push(label, Op::Linear { weight, bias, head: false }, &[x], Type::f32(x_type.rows, rows)))
+    }
+
+    /// Tokens of the vocabulary.
+    pub(super) fn vocab_len(&self) -> u32 {
+        self.graph.vocab_len
+    }
+
+    /// The token ids of the batch, once the graph has embeddings.
+    pub(super) fn tokens(&self) -> ValueId {
+        self.graph.nodes[0].results[0]
     }
 
     /// Type of a value.

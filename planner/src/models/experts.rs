@@ -55,7 +55,7 @@ impl Builder<'_> {
         };
         let gate = linear(self, "ffn_gate_exps", x, feed_forward_len)?;
         let up = linear(self, "ffn_up_exps", x, feed_forward_len)?;
-        let silu = Op::Gate { activation: Activation::Silu };
+        let silu = Op::Gate { activation: Activation::Silu, part: 0 };
         let gated = self.push(&name("ffn_act_exps"), silu, &[gate, up], self.ty(gate));
         let down = linear(self, "ffn_down_exps", gated, width)?;
         let sum = self.push(&name("ffn_sum_exps"), Op::SumExperts, &[down, routes], Type::f32(rows, width));
@@ -77,7 +77,7 @@ impl Builder<'_> {
         let width = self.ty(x).element.width();
         let gate = self.linear(&name("ffn_gate_shexp"), x, len, false)?;
         let up = self.linear(&name("ffn_up_shexp"), x, len, false)?;
-        let silu = Op::Gate { activation: Activation::Silu };
+        let silu = Op::Gate { activation: Activation::Silu, part: 0 };
         let gated = self.push(&name("ffn_act_shexp"), silu, &[gate, up], self.ty(gate));
         let down = self.linear(&name("ffn_down_shexp"), gated, width, false)?;
         let scores = Shape::Matrix { rows: 1, cols: width };

@@ -153,3 +153,110 @@ fn experts_that_cannot_be_are_refused() {
         "tensor `blk.1.ffn_gate_inp.weight` is stored as Q8_0, which is not supported here; use a file of the same model that has it as one of F32, F16, BF16",
     );
 }
+
+#[test]
+fn gemma_4_reads_caches_of_earlier_layers() {
+    let sample = samples::gemma4();
+    let built = graph(&sample);
+    let caches: Vec<u32> = built.kv_layers.iter().map(|layer| layer.head_len).collect();
+    assert_eq!(caches, [32, 32, 64]);
+    let reads = |graph: &Graph| {
+        let of = |node: &Node| match node.op {
+            Op::Attention { layer, window, kappa, .. } => Some((layer.0, window, kappa.to_bits())),
+            _ => None,
+        };
+        graph.nodes.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    // Scores are not scaled: kappa is log2(e).
+    let (local, global) = (|cache| (cache, Some(16), 0x3FB8_AA3B), (2, None, 0x3FB8_AA3B));
+    assert_eq!(reads(&built), [local(0), local(1), global, local(1), local(1), global]);
+    let tables: Vec<(u32, f64, bool)> =
+        built.rope_tables.iter().map(|spec| (spec.rotary_len, spec.base, spec.factors.is_some())).collect();
+    assert_eq!(tables, [(64, 1e6, true), (32, 1e4, false)]);
+    // Keys of a layer that has no cache may be there, those of one that has must.
+    refused(
+        &sample.clone().without("blk.2.attn_k.weight"),
+        "the file has no tensor `blk.2.attn_k.weight`, which a gemma4 model needs (shape 128 x 256); download or convert the file again",
+    );
+    // Without a projection of their own values are normed keys, before norm and RoPE of the keys.
+    let of_keys = graph(&sample.clone().without("blk.2.attn_v.weight"));
+    let (v, k) = (node(&of_keys, "blk.2.attn_v_norm"), node(&of_keys, "blk.2.attn_k"));
+    assert_eq!(v.inputs, k.results);
+    let shared = |layers: u32| sample.clone().set("{}.attention.shared_kv_layers", Value::U32(layers));
+    refused(
+        &shared(2),
+        "metadata key `gemma4.attention.shared_kv_layers` is 2, expected as many that layer 4 finds a cache of its kind: the last layer with a cache is global, the one before it local; the file is damaged or made for another program",
+    );
+    refused(
+        &shared(6),
+        "metadata key `gemma4.attention.shared_kv_layers` is 6, expected 0 to 5; the file is damaged or made for another program",
+    );
+    refused(
+        &sample.clone().unset("{}.attention.sliding_window_pattern"),
+        "metadata key `gemma4.attention.sliding_window_pattern` is no such array, expected an array that says of each layer whether it is local; the file is damaged or made for another program",
+    );
+    refused(
+        &sample.set("{}.attention.value_length_swa", Value::U32(16)),
+        "metadata key `gemma4.attention.value_length_swa` is 16, expected 32, the length of keys; the file is damaged or made for another program",
+    );
+}
+
+#[test]
+fn gemma_4_has_embeddings_for_every_layer() {
+    let built = graph(&samples::gemma4());
+    assert!(matches!(node(&built, "per_layer_token_embd").op, Op::Embed { scale: Some(4.0), .. }));
+    // A factor of 1/sqrt(256) before the norm.
+    let Op::HeadNorm { head_len: 16, eps, .. } = node(&built, "per_layer_proj_norm").op else {
+        panic!("no norm of heads")
+    };
+    assert_eq!(eps.to_bits(), (1e-5_f32 * 256.0).to_bits());
+    let Op::RmsNorm { eps, .. } = node(&built, "blk.5.post_norm").op else { panic!("no norm") };
+    assert_eq!(eps.to_bits(), (1e-5_f32 * 2.0).to_bits());
+    let inputs = node(&built, "per_layer_inputs").results[0];
+    for layer in 0..6 {
+        let act = node(&built, &format!("blk.{layer}.inp_act"));
+        assert!(matches!(act.op, Op::Gate { part, .. } if part == layer));
+        assert_eq!(act.inputs[1], inputs);
+    }
+    // None of them at all: the 31B model.
+    let mut plain = samples::gemma4().set("{}.embedding_length_per_layer_input", Value::U32(0));
+    plain.tensors.retain(|info| {
+        let parts = ["inp_gate", "proj", "post_norm"];
+        !info.name.starts_with("per_layer")
+            && !parts.iter().any(|part| info.name.ends_with(&format!(".{part}.weight")))
+    });
+    assert!(!graph(&plain).nodes.iter().any(|node| node.label.contains("inp_")));
+}
+
+#[test]
+fn layers_of_gemma_4_may_differ() {
+    let lens = |values: Vec<i32>| Value::I32s(values);
+    let wider = samples::gemma4().set("{}.feed_forward_length", lens(vec![512, 512, 512, 1024, 1024, 1024]));
+    let wider = (3..6).fold(wider, |sample, layer| {
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        sample
+            .change(&name("ffn_gate"), |info| info.dims[1] = 1024)
+            .change(&name("ffn_up"), |info| info.dims[1] = 1024)
+            .change(&name("ffn_down"), |info| info.dims[0] = 1024)
+    });
+    graph(&wider);
+    let heads = samples::gemma4().set("{}.attention.head_count_kv", lens(vec![2, 2, 1, 2, 2, 2]));
+    let heads = heads
+        .change("blk.2.attn_k.weight", |info| info.dims[1] = 64)
+        .change("blk.2.attn_v.weight", |info| info.dims[1] = 64);
+    let caches: Vec<u32> = graph(&heads).kv_layers.iter().map(|layer| layer.heads).collect();
+    assert_eq!(caches, [2, 2, 1]);
+    refused(
+        &samples::gemma4().set("{}.attention.head_count_kv", lens(vec![2, 2, -1, 2, 2, 2])),
+        "metadata key `gemma4.attention.head_count_kv` is an array with -1, expected 1 to 4 for each layer; the file is damaged or made for another program",
+    );
+    refused(
+        &samples::gemma4().set("{}.feed_forward_length", lens(vec![512])),
+        "metadata key `gemma4.feed_forward_length` is an array of 1, expected one entry for each of the 6 layers; the file is damaged or made for another program",
+    );
+    refused(
+        &samples::llama().set("{}.feed_forward_length", lens(vec![512, 1024])),
+        "a number of each layer's own is not supported yet (metadata key `llama.feed_forward_length` is an array of different numbers); models of this architecture work if all layers are alike",
+    );
+    graph(&samples::llama().set("{}.feed_forward_length", lens(vec![512, 512])));
+}

@@ -34,7 +34,7 @@ pub struct Gemma {
 /// head and soft cap.
 pub fn gemma(model: &Model<'_>, family: &Gemma) -> Result<Graph, PlanError> {
     let hyper = &model.hyper;
-    let windows = windows(&model.keys, hyper, family)?;
+    let windows = windows(&model.keys, hyper, family.period, family.window)?;
     let mut b = Builder::new(model)?;
     let global_spec = b.rope_spec(RopeStyle::HalfSplit);
     let local_spec = local_rope(&model.keys, &global_spec, family)?;
@@ -93,12 +93,21 @@ fn local_rope(keys: &Keys<'_>, global: &RopeSpec, family: &Gemma) -> Result<Rope
     })
 }
 
+/// The key that says which layers are local.
+pub const PATTERN: &str = "attention.sliding_window_pattern";
+
 /// The window of each layer. `attention.sliding_window_pattern` is a period, the last layer of each being global, or says
-/// of each layer whether it is local. Without a window all layers are global.
-fn windows(keys: &Keys<'_>, hyper: &Hyper, family: &Gemma) -> Result<Vec<Option<u32>>, PlanError> {
-    let pattern = "attention.sliding_window_pattern";
-    let window = keys.u32("attention.sliding_window", 0..=u32::MAX)?.unwrap_or(family.window);
+/// of each layer whether it is local. Without a window all layers are global. `period` and `window` are for files that do not
+/// say them.
+pub fn windows(
+    keys: &Keys<'_>,
+    hyper: &Hyper,
+    period: u32,
+    window: u32,
+) -> Result<Vec<Option<u32>>, PlanError> {
+    let window = keys.u32("attention.sliding_window", 0..=u32::MAX)?.unwrap_or(window);
     let window = Some(window).filter(|&window| window > 0);
+    let pattern = PATTERN;
     let local: Vec<bool> = match keys.value(pattern) {
         Some(Value::Bools(local)) if local.len() == hyper.layers as usize => local.clone(),
         Some(Value::Bools(local)) => {
@@ -107,7 +116,7 @@ fn windows(keys: &Keys<'_>, hyper: &Hyper, family: &Gemma) -> Result<Vec<Option<
         }
         _ => {
             // Period 0 makes every layer local.
-            let period = keys.u32(pattern, 0..=u32::MAX)?.unwrap_or(family.period);
+            let period = keys.u32(pattern, 0..=u32::MAX)?.unwrap_or(period);
             (0..hyper.layers).map(|layer| period == 0 || layer % period < period - 1).collect()
         }
     };

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use unisonic_core::format::{Metadata, Value, required};
+use unisonic_core::numerics::norm::eps_before_scale;
 use unisonic_core::numerics::range::{OutOfRange, check_eps, check_soft_cap};
 
 use crate::error::PlanError;
@@ -15,9 +16,9 @@ use crate::graph::RopeScaling;
 /// Most layers.
 const MAX_LAYERS: u32 = 1024;
 /// Longest activation row, and most values of all heads together.
-const MAX_ROW_LEN: u32 = 1 << 20;
+pub const MAX_ROW_LEN: u32 = 1 << 20;
 /// Largest head: the score bound of docs/numerics.md "KV cache and attention".
-const MAX_HEAD_LEN: u32 = 1024;
+pub const MAX_HEAD_LEN: u32 = 1024;
 /// Largest vocabulary.
 pub const MAX_VOCAB_LEN: u32 = 1 << 24;
 /// Most experts: numbers up to here are exact as floats, and kernels look through them.
@@ -59,6 +60,30 @@ impl<'a> Keys<'a> {
         Ok(required(Ok(value), &self.key(name), "an unsigned 32-bit integer")?)
     }
 
+    /// A number in a range for each layer: an array of as many, or one for all; none if the key is absent.
+    fn of_layers(
+        &self,
+        name: &str,
+        layers: u32,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<Vec<u32>>, PlanError> {
+        let wide: Vec<i64> = match self.value(name) {
+            Some(Value::I32s(values)) => values.iter().map(|&value| value.into()).collect(),
+            Some(Value::U32s(values)) => values.iter().map(|&value| value.into()).collect(),
+            _ => return Ok(self.u32(name, range)?.map(|value| vec![value; layers as usize])),
+        };
+        if wide.len() != layers as usize {
+            let expected = format!("one entry for each of the {layers} layers");
+            return Err(self.out_of_range(name, format!("an array of {}", wide.len()), expected));
+        }
+        let checked = wide.into_iter().map(|value| {
+            let fits = u32::try_from(value).ok().filter(|value| range.contains(value));
+            let expected = || format!("{} to {} for each layer", range.start(), range.end());
+            fits.ok_or_else(|| self.out_of_range(name, format!("an array with {value}"), expected()))
+        });
+        checked.collect::<Result<_, _>>().map(Some)
+    }
+
     /// An optional float in a range; a NaN is in none.
     pub fn f32(&self, name: &str, range: RangeInclusive<f32>) -> Result<Option<f32>, PlanError> {
         let found = self.metadata.f32(&self.key(name))?;
@@ -75,6 +100,13 @@ impl<'a> Keys<'a> {
         let key = self.key(name);
         let eps = required(self.metadata.f32(&key), &key, "a 32-bit float")?;
         self.range_contract(name, check_eps(eps)).map(|()| eps)
+    }
+
+    /// The epsilon of a norm whose operand has a constant factor in front of it
+    /// ([`unisonic_core::numerics::norm::eps_before_scale`]).
+    pub fn eps_before_scale(&self, eps: f32, inverse_square: u32) -> Result<f32, PlanError> {
+        let eps = eps_before_scale(eps, inverse_square);
+        self.range_contract("attention.layer_norm_rms_epsilon", check_eps(eps)).map(|()| eps)
     }
 
     /// A soft cap; 0 or absent is none.
@@ -110,12 +142,16 @@ pub struct Hyper {
     pub layers: u32,
     /// `embedding_length`.
     pub embedding_len: u32,
-    /// `feed_forward_length`.
+    /// `feed_forward_length`, of the first layer.
     pub feed_forward_len: u32,
+    /// The same of each layer.
+    pub feed_forward_lens: Vec<u32>,
     /// `attention.head_count`.
     pub heads: u32,
-    /// `attention.head_count_kv`, a divisor of `heads`; default `heads`.
+    /// `attention.head_count_kv`, a divisor of `heads`; default `heads`; of the first layer.
     pub kv_heads: u32,
+    /// The same of each layer.
+    pub layer_kv_heads: Vec<u32>,
     /// `attention.key_length` and `value_length`; default `embedding_len / heads`.
     pub head_len: u32,
     /// `rope.dimension_count`, even; default `head_len`.
@@ -139,11 +175,14 @@ impl Hyper {
     pub fn read(keys: &Keys<'_>, eps: &str) -> Result<Self, PlanError> {
         let layers = keys.required_u32("block_count", 1..=MAX_LAYERS)?;
         let embedding_len = keys.required_u32("embedding_length", 1..=MAX_ROW_LEN)?;
-        let feed_forward_len = keys.required_u32("feed_forward_length", 1..=MAX_ROW_LEN)?;
+        let feed_forward_lens = keys.of_layers("feed_forward_length", layers, 1..=MAX_ROW_LEN)?;
+        let key = keys.key("feed_forward_length");
+        let feed_forward_lens = required(Ok(feed_forward_lens), &key, "an unsigned 32-bit integer")?;
         let context_len = keys.required_u32("context_length", 1..=MAX_CONTEXT_LEN)?;
         let heads = keys.required_u32("attention.head_count", 1..=MAX_ROW_LEN)?;
-        let kv_heads = keys.u32("attention.head_count_kv", 1..=heads)?.unwrap_or(heads);
-        if !heads.is_multiple_of(kv_heads) {
+        let layer_kv_heads = keys.of_layers("attention.head_count_kv", layers, 1..=heads)?;
+        let layer_kv_heads = layer_kv_heads.unwrap_or_else(|| vec![heads; layers as usize]);
+        if let Some(&kv_heads) = layer_kv_heads.iter().find(|&&kv_heads| !heads.is_multiple_of(kv_heads)) {
             let expected = format!("a divisor of the {heads} query heads");
             return Err(keys.out_of_range("attention.head_count_kv", kv_heads, expected));
         }
@@ -155,9 +194,11 @@ impl Hyper {
         Ok(Hyper {
             layers,
             embedding_len,
-            feed_forward_len,
+            feed_forward_len: feed_forward_lens.first().copied().unwrap_or(0),
+            feed_forward_lens,
             heads,
-            kv_heads,
+            kv_heads: layer_kv_heads.first().copied().unwrap_or(heads),
+            layer_kv_heads,
             head_len,
             rotary_len,
             context_len,
@@ -167,6 +208,26 @@ impl Hyper {
             rope_scaling: rope_scaling(keys, context_len)?,
             attention_factor: f64::from(keys.f32("rope.scaling.attn_factor", FACTOR)?.unwrap_or(1.0)),
         })
+    }
+}
+
+impl Hyper {
+    /// An error if layers differ, for architectures whose layers are all alike.
+    pub fn require_equal_layers(&self, keys: &Keys<'_>) -> Result<(), PlanError> {
+        for (name, values) in [
+            ("feed_forward_length", &self.feed_forward_lens),
+            ("attention.head_count_kv", &self.layer_kv_heads),
+        ] {
+            if values.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Err(PlanError::Unsupported {
+                    what: "a number of each layer's own",
+                    key: keys.key(name),
+                    found: "an array of different numbers".to_owned(),
+                    instead: "models of this architecture work if all layers are alike".to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ mod experts;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod gpt2;
 mod hyper;
 mod llama;
@@ -55,11 +56,22 @@ struct Architecture {
     layer_norm: bool,
     /// Whether models of it may have experts.
     experts: bool,
+    /// Whether layers may differ in the length of the feed-forward block and in their key and value heads.
+    unequal_layers: bool,
+    /// Whether a file may hold a tensor of that name although nothing reads it, by the names of those that are read.
+    unread: fn(&str, &HashSet<&str>) -> bool,
 }
 
 /// One with RMSNorm and without experts.
 const fn dense(name: &'static str, build: fn(&Model<'_>) -> Result<Graph, PlanError>) -> Architecture {
-    Architecture { name, build, layer_norm: false, experts: false }
+    Architecture {
+        name,
+        build,
+        layer_norm: false,
+        experts: false,
+        unequal_layers: false,
+        unread: |_, _| false,
+    }
 }
 
 /// The registry.
@@ -71,7 +83,8 @@ const ARCHITECTURES: &[Architecture] = &[
     Architecture { experts: true, ..dense("qwen3moe", qwen3moe::build) },
     dense("gemma2", gemma2::build),
     dense("gemma3", gemma3::build),
-    dense("phi3", phi3::build),
+    Architecture { unequal_layers: true, unread: gemma4::is_unread, ..dense("gemma4", gemma4::build) },
+    Architecture { unread: phi3::is_unread, ..dense("phi3", phi3::build) },
     Architecture { layer_norm: true, ..dense("gpt2", gpt2::build) },
 ];
 
@@ -88,17 +101,18 @@ pub fn build(metadata: &Metadata, tensors: &[TensorInfo]) -> Result<Graph, PlanE
         return Err(PlanError::Architecture { found: name.to_owned(), supported: supported.join(", ") });
     };
     let (keys, tensors) = (Keys::new(metadata, name), Tensors::new(name, tensors));
-    let &Architecture { layer_norm, experts, build, .. } = row;
+    let &Architecture { layer_norm, experts, unequal_layers, build, unread, .. } = row;
     if !experts {
         Experts::refuse(&keys)?;
     }
     let eps = if layer_norm { "attention.layer_norm_epsilon" } else { "attention.layer_norm_rms_epsilon" };
     let hyper = Hyper::read(&keys, eps)?;
+    if !unequal_layers {
+        hyper.require_equal_layers(&keys)?;
+    }
     let graph = build(&Model { architecture: name, keys, hyper, layer_norm, tensors: &tensors })?;
     let used: HashSet<&str> = graph.weights().map(|weight| weight.tensor.as_str()).collect();
-    // Of two sets of factors one is for the context of the model.
-    let has_factors = phi3::FACTORS.iter().any(|name| used.contains(name));
-    tensors.all_used(|name| used.contains(name) || has_factors && phi3::FACTORS.contains(&name))?;
+    tensors.all_used(|name| used.contains(name) || unread(name, &used))?;
     Ok(graph)
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Sliding windows are left out, as llama.cpp does (`src/models/phi3.cpp`): the files do not say of which layers they are.
 
+use std::collections::HashSet;
+
 use unisonic_core::plan::RopeStyle;
 
 use super::{FeedForward, LlamaLike, Model, llama_like};
@@ -10,6 +12,11 @@ use crate::graph::Graph;
 
 /// Factors for contexts that are longer than the original one, and for the others.
 pub const FACTORS: [&str; 2] = ["rope_factors_long.weight", "rope_factors_short.weight"];
+
+/// Of two sets of factors one is for the context of the model, and the other is not read.
+pub fn is_unread(name: &str, used: &HashSet<&str>) -> bool {
+    FACTORS.contains(&name) && FACTORS.iter().any(|name| used.contains(name))
+}
 
 pub fn build(model: &Model<'_>) -> Result<Graph, PlanError> {
     let context_len = model.hyper.context_len;

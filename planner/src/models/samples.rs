@@ -191,6 +191,54 @@ pub fn gemma3() -> Sample {
     post_norms(head_norms(base("gemma3", 6, 64), 64)).set("{}.rope.freq_base", Value::F32(1e6))
 }
 
+/// Local layers with heads of 32, of 3 layers the last global; the last 3 layers read caches of the first, and one of them
+/// has a key and a value nevertheless.
+pub fn gemma4() -> Sample {
+    const LAYERS: u64 = 6;
+    const LOCAL: u64 = 32;
+    const PER_LAYER: u64 = 16;
+    let mut sample = post_norms(head_norms(base("gemma4", LAYERS as u32, 64), 64));
+    for layer in 0..LAYERS {
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        if layer % 3 < 2 {
+            sample = sample
+                .change(&name("attn_q"), |info| info.dims[1] = HEADS * LOCAL)
+                .change(&name("attn_k"), |info| info.dims[1] = KV_HEADS * LOCAL)
+                .change(&name("attn_v"), |info| info.dims[1] = KV_HEADS * LOCAL)
+                .change(&name("attn_output"), |info| {
+                    info.dims[0] = HEADS * LOCAL;
+                    info.ty = GgmlType::Q8_0;
+                })
+                .change(&name("attn_q_norm"), |info| info.dims[0] = LOCAL)
+                .change(&name("attn_k_norm"), |info| info.dims[0] = LOCAL);
+        }
+        if layer > 3 {
+            for part in ["attn_k", "attn_v", "attn_k_norm"] {
+                sample = sample.without(&name(part));
+            }
+        }
+        sample = sample
+            .tensor(&name("inp_gate"), GgmlType::Q4_K, &[EMBEDDING, PER_LAYER])
+            .tensor(&name("proj"), GgmlType::F16, &[PER_LAYER, EMBEDDING])
+            .tensor(&name("post_norm"), GgmlType::F32, &[EMBEDDING])
+            .tensor(&name("layer_output_scale"), GgmlType::F32, &[1]);
+    }
+    let local = (0..LAYERS).map(|layer| layer % 3 < 2).collect();
+    sample
+        .set("{}.attention.sliding_window_pattern", Value::Bools(local))
+        .set("{}.attention.shared_kv_layers", Value::U32(3))
+        .set("{}.attention.key_length_swa", Value::U32(LOCAL as u32))
+        .set("{}.attention.value_length_swa", Value::U32(LOCAL as u32))
+        .set("{}.rope.dimension_count_swa", Value::U32(LOCAL as u32))
+        .set("{}.rope.freq_base", Value::F32(1e6))
+        .set("{}.embedding_length_per_layer_input", Value::U32(PER_LAYER as u32))
+        .set("{}.final_logit_softcapping", Value::F32(30.0))
+        .tensor("rope_freqs.weight", GgmlType::F32, &[32])
+        .tensor("per_layer_token_embd.weight", GgmlType::F16, &[PER_LAYER * LAYERS, VOCAB])
+        .tensor("per_layer_model_proj.weight", GgmlType::F16, &[EMBEDDING, PER_LAYER * LAYERS])
+        .tensor("per_layer_proj_norm.weight", GgmlType::F32, &[PER_LAYER])
+}
+
 /// q, k and v in one tensor.
 fn fused_qkv(mut sample: Sample, rows: u64) -> Sample {
     for layer in 0..layers(&sample) {
@@ -290,6 +338,7 @@ pub fn all() -> Vec<Sample> {
         qwen3moe(),
         gemma2(),
         gemma3(),
+        gemma4(),
         phi3(),
         gpt2(),
     ]

@@ -28,7 +28,7 @@ fn a_llama_before_passes() {
 fn unknown_architectures_are_refused() {
     refused(
         &samples::llama().set("general.architecture", text("mamba")),
-        "this model has the architecture `mamba`, which is not supported; supported are llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma2, gemma3, phi3, gpt2. Another model file of one of these families will work",
+        "this model has the architecture `mamba`, which is not supported; supported are llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma2, gemma3, gemma4, phi3, gpt2. Another model file of one of these families will work",
     );
     refused(
         &samples::llama().unset("general.architecture"),
@@ -94,8 +94,15 @@ fn hyperparameters_are_held_to_their_ranges() {
         "metadata key `llama.attention.head_count` is 3, expected a divisor of the embedding length 256 with heads of at most 1024 values (there is no `llama.attention.key_length`); the file is damaged or made for another program",
     );
     refused(
-        &samples::llama().set("{}.attention.head_count_kv", Value::U32s(vec![2, 2])),
-        "metadata key `llama.attention.head_count_kv` should be an integer, but the file holds an array of unsigned 32-bit integers",
+        &samples::llama().set("{}.attention.head_count_kv", Value::U64s(vec![2, 2])),
+        "metadata key `llama.attention.head_count_kv` should be an integer, but the file holds an array of unsigned 64-bit integers",
+    );
+    // One for each layer, all the same, is as good as one.
+    let equal = samples::llama().set("{}.attention.head_count_kv", Value::U32s(vec![2, 2]));
+    assert_eq!(graph(&equal), graph(&samples::llama()));
+    refused(
+        &samples::llama().set("{}.attention.head_count_kv", Value::U32s(vec![2, 1])),
+        "a number of each layer's own is not supported yet (metadata key `llama.attention.head_count_kv` is an array of different numbers); models of this architecture work if all layers are alike",
     );
 }
 

@@ -112,6 +112,7 @@ pub fn row_wise(op: &Op) -> bool {
             | Op::ExpertLinear { .. }
             | Op::SumExperts
             | Op::AddShared { .. }
+            | Op::Scale { .. }
             | Op::SoftCap { .. }
     )
 }

@@ -4,7 +4,7 @@ use unisonic_core::format::{Metadata, Strings, Value};
 use unisonic_engine::tokenizer::BYTE_SYMBOLS;
 
 use super::quant::Quant;
-use super::shapes::Hyperparameters;
+use super::shapes::{Experts, Hyperparameters};
 
 /// `tokenizer.ggml.token_type` of a piece of text.
 const NORMAL: i32 = 1;
@@ -42,13 +42,48 @@ pub fn metadata(shape: &Hyperparameters, quant: Quant, layers: u32, context_len:
         put(key, Value::U32(value));
     }
     // The other architectures rotate whole heads and have no such key.
-    if shape.architecture == "llama" {
+    if matches!(shape.architecture, "llama" | "phi3" | "gemma4") {
         put("{}.rope.dimension_count", Value::U32(shape.head_len));
     }
-    put("{}.attention.layer_norm_rms_epsilon", Value::F32(shape.eps));
-    put("{}.rope.freq_base", Value::F32(shape.rope_base));
+    match shape.architecture {
+        "gpt2" => put("{}.attention.layer_norm_epsilon", Value::F32(shape.eps)),
+        _ => {
+            put("{}.attention.layer_norm_rms_epsilon", Value::F32(shape.eps));
+            put("{}.rope.freq_base", Value::F32(shape.rope_base));
+        }
+    }
     if let Some(window) = shape.window {
         put("{}.attention.sliding_window", Value::U32(window));
+    }
+    if shape.architecture == "gemma2" {
+        put("{}.attn_logit_softcapping", Value::F32(50.0));
+    }
+    if matches!(shape.architecture, "gemma2" | "gemma4") {
+        put("{}.final_logit_softcapping", Value::F32(30.0));
+    }
+    if let Some(Experts { count, used, feed_forward_len, shared_len }) = shape.experts {
+        put("{}.expert_count", Value::U32(count));
+        put("{}.expert_used_count", Value::U32(used));
+        if shape.architecture != "llama" {
+            put("{}.expert_feed_forward_length", Value::U32(feed_forward_len));
+        }
+        if let Some(len) = shared_len {
+            put("{}.expert_shared_feed_forward_length", Value::U32(len));
+        }
+    }
+    if let Some(gemma4) = shape.gemma4 {
+        for (key, value) in [
+            ("{}.attention.key_length_swa", gemma4.local_head_len),
+            ("{}.attention.value_length_swa", gemma4.local_head_len),
+            ("{}.rope.dimension_count_swa", gemma4.local_head_len),
+            ("{}.attention.shared_kv_layers", layers.saturating_sub(gemma4.own_caches)),
+            ("{}.embedding_length_per_layer_input", gemma4.per_layer_len),
+        ] {
+            put(key, Value::U32(value));
+        }
+        put("{}.rope.freq_base_swa", Value::F32(10_000.0));
+        let local = (0..layers).map(|layer| gemma4.is_local(layer)).collect();
+        put("{}.attention.sliding_window_pattern", Value::Bools(local));
     }
     put("tokenizer.ggml.model", Value::String("gpt2".into()));
     put("tokenizer.ggml.pre", Value::String("gpt-2".into()));

@@ -13,6 +13,7 @@ pub enum Quant {
     Q5_0,
     Q5_1,
     Q8_0,
+    Q3_K_M,
     Q4_K_M,
     Q5_K_M,
     Q6_K,
@@ -26,34 +27,71 @@ pub enum Quant {
 pub enum Role {
     /// The head: `output.weight`, or the embedding table where it is the head as well.
     Head,
-    /// `attn_v` or `ffn_down` of this layer, which mixtures keep more bits of in some layers.
-    Sensitive {
+    /// `attn_v` of the so-manieth layer that has one, and how many have.
+    Values {
         /// Layer.
         layer: u32,
+        /// Layers.
+        of: u32,
     },
+    /// `ffn_down` of a layer.
+    Down {
+        /// Layer.
+        layer: u32,
+        /// Layers.
+        of: u32,
+    },
+    /// `attn_output`.
+    AttentionOutput,
+    /// `attn_qkv`.
+    Fused,
+    /// One that no mixture has in blocks.
+    Kept,
     /// Any other.
     Other,
 }
 
 impl Quant {
-    /// Type of a matrix with rows of `row_len`, in a model of `layers` layers.
+    /// Type of a matrix with rows of `row_len`.
     ///
-    /// The head is Q6_K where the rest has fewer bits. The `_M` mixtures give Q6_K to the sensitive matrices of the
-    /// first and the last eighth of the layers and of each third one between. Rows that are not whole blocks of 256 get
-    /// the type of blocks of 32 that is next: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K.
-    pub fn matrix_type(self, role: Role, layers: u32, row_len: u32) -> GgmlType {
-        let few_bits = !matches!(self, Quant::Q8_0 | Quant::F16 | Quant::Bf16 | Quant::F32);
-        let mixed = matches!(self, Quant::Q4_K_M | Quant::Q5_K_M);
-        let ty = match role {
-            Role::Head if few_bits => GgmlType::Q6_K,
-            Role::Sensitive { layer } if mixed && use_more_bits(layer, layers) => GgmlType::Q6_K,
-            _ => self.base(),
-        };
+    /// The head is Q6_K where the rest has fewer bits. The `_M` mixtures keep more bits of the projection to values and of
+    /// the second matrix of the feed-forward block: Q6_K in the first and the last eighth of the layers and of each third
+    /// one between; with Q3_K_M Q5_K in the first layers and Q4_K elsewhere. Rows that are not whole blocks of 256 get the
+    /// type of blocks of 32 that is next: Q4_0 for Q3_K, Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K.
+    pub fn matrix_type(self, role: Role, row_len: u32) -> GgmlType {
+        let ty = self.wanted(role);
         match ty {
             ty if u64::from(row_len).is_multiple_of(ty.block_elems()) => ty,
+            GgmlType::Q3_K => GgmlType::Q4_0,
             GgmlType::Q4_K => GgmlType::Q5_0,
             GgmlType::Q5_K => GgmlType::Q5_1,
             _ => GgmlType::Q8_0,
+        }
+    }
+
+    /// Type of a matrix with rows of any length.
+    fn wanted(self, role: Role) -> GgmlType {
+        use GgmlType::{BF16, F16, F32, Q4_K, Q5_K, Q6_K};
+        let few_bits = !matches!(self, Quant::Q8_0 | Quant::F16 | Quant::Bf16 | Quant::F32);
+        match (self, role) {
+            (Quant::F32, Role::Kept) => F32,
+            (Quant::Bf16, Role::Kept) => BF16,
+            (_, Role::Kept) => F16,
+            (_, Role::Head) if few_bits => Q6_K,
+            (Quant::Q4_K_M | Quant::Q5_K_M, Role::Values { layer, of } | Role::Down { layer, of })
+                if use_more_bits(layer, of) =>
+            {
+                Q6_K
+            }
+            (Quant::Q4_K_M, Role::Fused) => Q5_K,
+            (Quant::Q5_K_M, Role::Fused) => Q6_K,
+            (Quant::Q3_K_M, Role::Values { layer, .. }) if layer < 2 => Q5_K,
+            (Quant::Q3_K_M, Role::Down { layer, of }) if layer < of / 16 => Q5_K,
+            (
+                Quant::Q3_K_M,
+                Role::Values { .. } | Role::Down { .. } | Role::AttentionOutput | Role::Fused,
+            ) => Q4_K,
+            _ => self.base(),
         }
     }
 
@@ -65,6 +103,7 @@ impl Quant {
             Quant::Q5_0 => GgmlType::Q5_0,
             Quant::Q5_1 => GgmlType::Q5_1,
             Quant::Q8_0 => GgmlType::Q8_0,
+            Quant::Q3_K_M => GgmlType::Q3_K,
             Quant::Q4_K_M => GgmlType::Q4_K,
             Quant::Q5_K_M => GgmlType::Q5_K,
             Quant::Q6_K => GgmlType::Q6_K,
@@ -84,6 +123,7 @@ impl Quant {
             Quant::Q8_0 => 7,
             Quant::Q5_0 => 8,
             Quant::Q5_1 => 9,
+            Quant::Q3_K_M => 12,
             Quant::Q4_K_M => 15,
             Quant::Q5_K_M => 17,
             Quant::Q6_K => 18,
@@ -104,18 +144,33 @@ mod tests {
 
     #[test]
     fn rows_that_are_no_whole_blocks_fall_back() {
-        let ty = |quant: Quant, role, row_len| quant.matrix_type(role, 24, row_len);
+        let ty = |quant: Quant, role, row_len| quant.matrix_type(role, row_len);
         assert_eq!(ty(Quant::Q4_K_M, Role::Other, 896), GgmlType::Q5_0);
         assert_eq!(ty(Quant::Q4_K_M, Role::Head, 896), GgmlType::Q8_0);
         assert_eq!(ty(Quant::Q4_K_M, Role::Head, 1024), GgmlType::Q6_K);
         assert_eq!(ty(Quant::Q5_K_M, Role::Other, 640), GgmlType::Q5_1);
         assert_eq!(ty(Quant::Q8_0, Role::Head, 1024), GgmlType::Q8_0);
         assert_eq!(ty(Quant::F16, Role::Head, 1024), GgmlType::F16);
+        assert_eq!(ty(Quant::Q3_K_M, Role::Other, 896), GgmlType::Q4_0);
     }
 
     #[test]
     fn some_layers_keep_more_bits() {
         let more: Vec<u32> = (0..24).filter(|&layer| use_more_bits(layer, 24)).collect();
         assert_eq!(more, [0, 1, 2, 5, 8, 11, 14, 17, 20, 21, 22, 23]);
+    }
+
+    #[test]
+    fn q3_k_m_keeps_more_bits_of_some_matrices() {
+        let ty = |role| Quant::Q3_K_M.matrix_type(role, 1024);
+        let values = [0, 1, 2, 23].map(|layer| ty(Role::Values { layer, of: 24 }));
+        assert_eq!(values, [GgmlType::Q5_K, GgmlType::Q5_K, GgmlType::Q4_K, GgmlType::Q4_K]);
+        let down = [0, 1, 2, 41].map(|layer| ty(Role::Down { layer, of: 42 }));
+        assert_eq!(down, [GgmlType::Q5_K, GgmlType::Q5_K, GgmlType::Q4_K, GgmlType::Q4_K]);
+        assert_eq!(ty(Role::AttentionOutput), GgmlType::Q4_K);
+        assert_eq!(
+            (ty(Role::Other), ty(Role::Head), ty(Role::Kept)),
+            (GgmlType::Q3_K, GgmlType::Q6_K, GgmlType::F16)
+        );
     }
 }

@@ -3,7 +3,7 @@
 use unisonic_core::format::{GgmlType, TensorShape};
 
 use super::quant::{Quant, Role};
-use super::shapes::Hyperparameters;
+use super::shapes::{Experts, Gemma4, Hyperparameters};
 
 /// What a tensor holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,18 +30,32 @@ pub struct Tensor {
 
 /// All tensors of a shape cut to `layers` layers.
 pub fn tensors(shape: &Hyperparameters, quant: Quant, layers: u32) -> Vec<Tensor> {
-    let mut list = List { quant, layers, tensors: Vec::new() };
+    let mut list = List { quant, layers, norm_bias: shape.architecture == "gpt2", tensors: Vec::new() };
     let embedding = shape.embedding_len;
     let table = if shape.tied { Role::Head } else { Role::Other };
     list.matrix("token_embd".into(), table, embedding, shape.vocab_len);
-    if let Some(factor) = shape.rope_factor {
-        let factors = rope_factors(shape, factor);
+    if shape.architecture == "gpt2" {
+        list.matrix("position_embd".into(), Role::Kept, embedding, shape.context_len);
+    }
+    if let Some(Gemma4 { per_layer_len, .. }) = shape.gemma4 {
+        let len = per_layer_len * layers;
+        // llama.cpp takes a second table of tokens for the head, too.
+        list.matrix("per_layer_token_embd".into(), table, len, shape.vocab_len);
+        list.matrix("per_layer_model_proj".into(), Role::Kept, embedding, len);
+        list.vector("per_layer_proj_norm.weight".into(), per_layer_len, Content::Norm);
+    }
+    let factors = shape.rope_factor.map(|factor| rope_factors(shape, factor));
+    if let Some(factors) = factors.or(shape.gemma4.map(|_| quarter_of_pairs(shape.head_len))) {
         list.vector("rope_freqs.weight".into(), factors.len() as u32, Content::Values(factors));
     }
     for layer in 0..layers {
-        list.layer(shape, layer);
+        list.attention(shape, layer);
+        list.feed_forward(shape, layer);
+        if let Some(gemma4) = shape.gemma4 {
+            list.per_layer_block(gemma4, embedding, layer);
+        }
     }
-    list.vector("output_norm.weight".into(), embedding, Content::Norm);
+    list.norm("output_norm".into(), embedding);
     if !shape.tied {
         list.matrix("output".into(), Role::Head, embedding, shape.vocab_len);
     }
@@ -51,45 +65,128 @@ pub fn tensors(shape: &Hyperparameters, quant: Quant, layers: u32) -> Vec<Tensor
 struct List {
     quant: Quant,
     layers: u32,
+    /// Whether norms have biases.
+    norm_bias: bool,
     tensors: Vec<Tensor>,
 }
 
 impl List {
-    fn layer(&mut self, shape: &Hyperparameters, layer: u32) {
-        let (embedding, feed_forward) = (shape.embedding_len, shape.feed_forward_len);
-        let (query, key) = (shape.query_len(), shape.key_len());
+    fn attention(&mut self, shape: &Hyperparameters, layer: u32) {
+        let (embedding, head_len) = (shape.embedding_len, shape.head_len_of(layer));
+        let (query, key) = (shape.heads * head_len, shape.kv_heads * head_len);
         let name = |part: &str| format!("blk.{layer}.{part}");
-        self.vector(name("attn_norm.weight"), embedding, Content::Norm);
-        let sensitive = Role::Sensitive { layer };
-        for (part, role, len) in
-            [("attn_q", Role::Other, query), ("attn_k", Role::Other, key), ("attn_v", sensitive, key)]
-        {
-            self.matrix(name(part), role, embedding, len);
-            if shape.bias {
-                self.vector(name(&format!("{part}.bias")), len, Content::Bias);
+        let caches = shape.gemma4.map_or(self.layers, |gemma4| gemma4.own_caches.min(self.layers));
+        let has_cache = layer < caches;
+        self.norm(name("attn_norm"), embedding);
+        if matches!(shape.architecture, "phi3" | "gpt2") {
+            self.linear(name("attn_qkv"), Role::Fused, embedding, query + 2 * key, shape.bias);
+        } else {
+            self.linear(name("attn_q"), Role::Other, embedding, query, shape.bias);
+            if has_cache {
+                self.linear(name("attn_k"), Role::Other, embedding, key, shape.bias);
+                self.linear(name("attn_v"), Role::Values { layer, of: caches }, embedding, key, shape.bias);
             }
         }
         if shape.head_norms {
-            self.vector(name("attn_q_norm.weight"), shape.head_len, Content::Norm);
-            self.vector(name("attn_k_norm.weight"), shape.head_len, Content::Norm);
+            self.norm(name("attn_q_norm"), head_len);
+            if has_cache {
+                self.norm(name("attn_k_norm"), head_len);
+            }
         }
-        self.matrix(name("attn_output"), Role::Other, query, embedding);
-        if shape.window.is_some() {
-            self.vector(name("post_attention_norm.weight"), embedding, Content::Norm);
+        self.linear(name("attn_output"), Role::AttentionOutput, query, embedding, self.norm_bias);
+        if shape.has_post_norms() {
+            self.norm(name("post_attention_norm"), embedding);
         }
-        self.vector(name("ffn_norm.weight"), embedding, Content::Norm);
-        self.matrix(name("ffn_gate"), Role::Other, embedding, feed_forward);
-        self.matrix(name("ffn_up"), Role::Other, embedding, feed_forward);
-        self.matrix(name("ffn_down"), sensitive, feed_forward, embedding);
-        if shape.window.is_some() {
-            self.vector(name("post_ffw_norm.weight"), embedding, Content::Norm);
+    }
+
+    fn feed_forward(&mut self, shape: &Hyperparameters, layer: u32) {
+        let (embedding, len) = (shape.embedding_len, shape.feed_forward_len);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let down = Role::Down { layer, of: self.layers };
+        self.norm(name("ffn_norm"), embedding);
+        match (shape.experts, shape.architecture) {
+            (Some(experts), _) => self.experts(experts, embedding, layer),
+            (None, "gpt2") => {
+                self.linear(name("ffn_up"), Role::Other, embedding, len, true);
+                self.linear(name("ffn_down"), down, len, embedding, true);
+            }
+            (None, "phi3") => {
+                self.matrix(name("ffn_up"), Role::Other, embedding, 2 * len);
+                self.matrix(name("ffn_down"), down, len, embedding);
+            }
+            (None, _) => {
+                self.matrix(name("ffn_gate"), Role::Other, embedding, len);
+                self.matrix(name("ffn_up"), Role::Other, embedding, len);
+                self.matrix(name("ffn_down"), down, len, embedding);
+            }
         }
+        if shape.has_post_norms() {
+            self.norm(name("post_ffw_norm"), embedding);
+        }
+    }
+
+    fn experts(&mut self, experts: Experts, embedding: u32, layer: u32) {
+        let Experts { count, feed_forward_len, shared_len, .. } = experts;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let down = Role::Down { layer, of: self.layers };
+        self.router(name("ffn_gate_inp"), vec![embedding, count]);
+        let lens = [embedding, feed_forward_len];
+        for (part, role, [row_len, rows]) in [
+            ("ffn_gate_exps", Role::Other, lens),
+            ("ffn_up_exps", Role::Other, lens),
+            ("ffn_down_exps", down, [feed_forward_len, embedding]),
+        ] {
+            self.push(name(part), role, vec![row_len, rows, count]);
+        }
+        if let Some(len) = shared_len {
+            self.router(name("ffn_gate_inp_shexp"), vec![embedding]);
+            self.matrix(name("ffn_gate_shexp"), Role::Other, embedding, len);
+            self.matrix(name("ffn_up_shexp"), Role::Other, embedding, len);
+            self.matrix(name("ffn_down_shexp"), down, len, embedding);
+        }
+    }
+
+    /// What Gemma 4 does with the embeddings for a layer.
+    fn per_layer_block(&mut self, Gemma4 { per_layer_len, .. }: Gemma4, embedding: u32, layer: u32) {
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        self.matrix(name("inp_gate"), Role::Other, embedding, per_layer_len);
+        self.matrix(name("proj"), Role::Other, per_layer_len, embedding);
+        self.norm(name("post_norm"), embedding);
+        self.vector(name("layer_output_scale.weight"), 1, Content::Norm);
+    }
+
+    /// A matrix and, if asked, `label.bias`.
+    fn linear(&mut self, label: String, role: Role, row_len: u32, rows: u32, bias: bool) {
+        let name = format!("{label}.bias");
+        self.matrix(label, role, row_len, rows);
+        if bias {
+            self.vector(name, rows, Content::Bias);
+        }
+    }
+
+    fn norm(&mut self, label: String, len: u32) {
+        self.vector(format!("{label}.weight"), len, Content::Norm);
+        if self.norm_bias {
+            self.vector(format!("{label}.bias"), len, Content::Bias);
+        }
+    }
+
+    /// Scores of experts stay F32.
+    fn router(&mut self, label: String, dims: Vec<u32>) {
+        let dims = dims.into_iter().map(u64::from).collect();
+        let shape = TensorShape { name: format!("{label}.weight"), ty: GgmlType::F32, dims };
+        self.tensors.push(Tensor { shape, content: Content::Matrix });
     }
 
     /// A matrix `label.weight` with `rows` rows of `row_len`.
     fn matrix(&mut self, label: String, role: Role, row_len: u32, rows: u32) {
-        let ty = self.quant.matrix_type(role, self.layers, row_len);
-        let dims = vec![row_len.into(), rows.into()];
+        self.push(label, role, vec![row_len, rows]);
+    }
+
+    /// Matrices `label.weight` with these dimensions, that of rows first.
+    fn push(&mut self, label: String, role: Role, dims: Vec<u32>) {
+        let ty = self.quant.matrix_type(role, dims.first().copied().unwrap_or(1));
+        let dims = dims.into_iter().map(u64::from).collect();
         let shape = TensorShape { name: format!("{label}.weight"), ty, dims };
         self.tensors.push(Tensor { shape, content: Content::Matrix });
     }
@@ -122,6 +219,13 @@ fn rope_factors(shape: &Hyperparameters, factor: f64) -> Vec<f32> {
         }
     };
     (0..pairs).map(|pair| factor_of(pair) as f32).collect()
+}
+
+/// Only the first quarter of the pairs turns: the frequencies of the others are divided by so much that nothing is left
+/// (`convert_hf_to_gguf.py` for Gemma 4).
+fn quarter_of_pairs(head_len: u32) -> Vec<f32> {
+    let pairs = head_len / 2;
+    (0..pairs).map(|pair| if pair < pairs / 4 { 1.0 } else { 1e30 }).collect()
 }
 
 #[cfg(test)]
@@ -169,6 +273,16 @@ mod tests {
         assert_eq!(parameters("qwen2.5-7b"), 7_615_616_512);
         assert_eq!(parameters("llama-3.1-8b"), 8_030_261_248 + 64);
         assert_eq!(parameters("llama-3.2-1b"), 1_235_814_400 + 32);
+        // From the cards: 46.7, 14.3, 30.5, 3.82 and 2.61 thousand million, and 124 million.
+        assert_eq!(parameters("mixtral-8x7b") / 100_000_000, 467);
+        assert_eq!(parameters("qwen1.5-moe-a2.7b") / 100_000_000, 143);
+        assert_eq!(parameters("qwen3-30b-a3b") / 100_000_000, 305);
+        assert_eq!(parameters("phi3-mini-4k") / 10_000_000, 382);
+        assert_eq!(parameters("gemma2-2b") / 10_000_000, 261);
+        assert_eq!(parameters("gpt2"), 124_439_808);
+        // 4.5 thousand million and the second table.
+        let table = 262_144 * 256 * 42;
+        assert_eq!((parameters("gemma4-e4b") - table) / 100_000_000, 46);
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Weights {
             GgmlType::Q8_0 => self.block32(8, None, bytes),
             GgmlType::Q4_1 => self.block32(4, Some(7.5), bytes),
             GgmlType::Q5_1 => self.block32(5, Some(15.5), bytes),
+            GgmlType::Q3_K => self.q3_k(bytes),
             GgmlType::Q4_K => self.sub_blocks32(4, 7.5, bytes),
             GgmlType::Q5_K => self.sub_blocks32(5, 15.5, bytes),
             GgmlType::Q6_K => self.q6_k(bytes),
@@ -117,6 +118,13 @@ impl Weights {
         }
     }
 
+    /// Random six-bit scales, of which 32 is 0, so that a sub-block has either sign and any size; f16 d at the end. Levels
+    /// are -4 to 3.
+    fn q3_k(&self, bytes: &mut [u8]) {
+        let levels = root_mean_square(-4..4);
+        put_f16(bytes, 108, self.standard_deviation / levels / root_mean_square(-32..32));
+    }
+
     /// Signed scales of 64 to 127 in either sign, for a mean of 0; f16 d at the end.
     fn q6_k(&self, bytes: &mut [u8]) {
         for scale in &mut bytes[192..208] {
@@ -146,7 +154,7 @@ fn level_standard_deviation(bits: u32) -> f64 {
     libm::sqrt((levels * levels - 1.0) / 12.0)
 }
 
-fn root_mean_square(range: std::ops::Range<u32>) -> f64 {
+fn root_mean_square(range: std::ops::Range<i32>) -> f64 {
     let count = range.len() as f64;
     libm::sqrt(range.map(|n| f64::from(n * n)).sum::<f64>() / count)
 }
@@ -166,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    const TYPES: [GgmlType; 11] = [
+    const TYPES: [GgmlType; 12] = [
         GgmlType::F32,
         GgmlType::F16,
         GgmlType::BF16,
@@ -178,6 +186,7 @@ mod tests {
         GgmlType::Q4_K,
         GgmlType::Q5_K,
         GgmlType::Q6_K,
+        GgmlType::Q3_K,
     ];
 
     /// Values of a row, decoded by the reader of the core.
@@ -245,14 +254,18 @@ mod tests {
     /// The same on every machine, for as long as files of a seed are to stay what they are.
     #[test]
     fn bytes_of_a_seed_are_known() {
-        let mut digest = Sha256::new();
-        for ty in TYPES {
-            let weights = Weights::new(42, "blk.0.ffn_down.weight", ty, 1.0 / 32.0, 0.0);
-            let mut bytes = vec![0; weights.unit_len_bytes() * 3];
-            weights.fill(1 << 33, &mut bytes);
-            digest.update(bytes);
-        }
-        let digest = format!("{:x}", digest.finalize());
-        assert_eq!(digest, "32a4efbd337617242a4b4cea1f8400b362bb3f0cd7f1efcd25487d28aef2d420");
+        let of = |types: &[GgmlType]| {
+            let mut digest = Sha256::new();
+            for &ty in types {
+                let weights = Weights::new(42, "blk.0.ffn_down.weight", ty, 1.0 / 32.0, 0.0);
+                let mut bytes = vec![0; weights.unit_len_bytes() * 3];
+                weights.fill(1 << 33, &mut bytes);
+                digest.update(bytes);
+            }
+            format!("{:x}", digest.finalize())
+        };
+        let (first, later) = TYPES.split_at(11);
+        assert_eq!(of(first), "32a4efbd337617242a4b4cea1f8400b362bb3f0cd7f1efcd25487d28aef2d420");
+        assert_eq!(of(later), "Q3_K");
     }
 }

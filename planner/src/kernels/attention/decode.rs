@@ -6,6 +6,7 @@ use unisonic_core::launch::Hardware;
 
 use super::super::elementary::{not, snap};
 use super::super::fit::Room;
+use super::super::heads::MAX_HEAD_LEN;
 use super::super::kv::{KEYS, PageTable};
 use super::super::reduce::CLUSTER;
 use super::super::{Grid, GridKernel};
@@ -87,7 +88,7 @@ impl DecodeShape {
 pub fn attention_decode(attention: Attention, shape: DecodeShape) -> GridKernel {
     let layout = attention.layout;
     let head_len = layout.head_len;
-    assert!(head_len.is_multiple_of(16) && head_len <= 256, "heads of {head_len}");
+    assert!(head_len.is_multiple_of(16) && head_len <= MAX_HEAD_LEN, "heads of {head_len}");
     assert!(GROUP.is_multiple_of(shape.clusters), "{shape:?} does a group in equal turns");
     let tiles = attention.heads_a_kv_head().div_ceil(shape.heads);
     let workgroups_a_row = layout.heads * tiles;

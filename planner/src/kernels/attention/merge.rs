@@ -6,6 +6,7 @@ use unisonic_core::numerics::fwht::{fwht_block, fwht_scales};
 
 use super::super::a16::Place;
 use super::super::elementary::{recip, snap};
+use super::super::heads::MAX_HEAD_LEN;
 use super::super::quantize::{Outputs, Results};
 use super::super::reduce::CLUSTER;
 use super::super::{GridKernel, ROW_LANES};
@@ -40,9 +41,11 @@ pub enum MergedRows {
 /// and about 2; about 15 operations an element and group.
 pub fn attention_merge(attention: Attention, outputs: Outputs, shape: MergeShape) -> GridKernel {
     let head_len = attention.layout.head_len;
-    assert!(head_len.is_multiple_of(16) && head_len <= ROW_LANES, "heads of {head_len}");
+    assert!(head_len.is_multiple_of(16) && head_len <= MAX_HEAD_LEN, "heads of {head_len}");
     let width = attention.heads * head_len;
-    let workgroups_a_row = width.div_ceil(ROW_LANES);
+    // A block of the transform does not leave the workgroup.
+    let parts = (fwht_block(head_len as usize) as u32).div_ceil(ROW_LANES);
+    let workgroups_a_row = width.div_ceil(ROW_LANES * parts);
     let kernel: Kernel = kernel("attention_merge", ROW_LANES, |k| {
         let maxima = (!shape.one_group).then(|| k.read("group_maxima", Scalar::I32));
         let (sums, outputs_of_groups) =
@@ -57,34 +60,43 @@ pub fn attention_merge(attention: Attention, outputs: Outputs, shape: MergeShape
         let scratch = k.shared("scratch", Scalar::F32, ROW_LANES);
         let (row, part, lane) =
             (k.group_id() / workgroups_a_row, k.group_id() % workgroups_a_row, k.local_id());
-        let element = part * ROW_LANES + lane;
         let from = indices.map_or(row, |indices| indices.load(row));
         let seen =
             several.map(|(positions, states)| (Seen::new(k, positions.load(row), attention.window), states));
 
         // Past the row are zeros.
-        let [o] = k.choose(
-            element.lt(k.u32(width)),
-            || {
-                let (head, d) = (from * attention.heads + element / head_len, element % head_len);
-                let (sum, output) = match seen {
-                    Some((seen, states)) => states.merged(k, seen, head, d),
-                    None => (sums.load(head), outputs_of_groups.load(head * head_len + d)),
-                };
-                [snap(k, output * recip(k, sum))]
-            },
-            || [k.f32(0.0)],
-        );
-        let o = fwht_of_lanes(k, scratch, head_len, o);
-        scratch.store(lane, o);
-        k.barrier();
-        // The first cluster has the superblock, the others one that no row has.
-        let cluster = lane / CLUSTER;
-        let s = cluster.eq(k.u32(0)).select(part, k.u32(workgroups_a_row));
-        let at = Place::new(k, row, s, width);
-        let b = (at.lane >> 2) << 5;
-        let values = [0, 16].map(|half| scratch.load_vector(b + ((at.lane & 3) << 2) + half, 4));
-        results.store(at, values, k.constant(Scalar::Bool.into(), 1));
+        let superblock = |number: u32| part * parts + number;
+        let of_part = |number: u32| {
+            let element = superblock(number) * ROW_LANES + lane;
+            let [o] = k.choose(
+                element.lt(k.u32(width)),
+                || {
+                    let (head, d) = (from * attention.heads + element / head_len, element % head_len);
+                    let (sum, output) = match seen {
+                        Some((seen, states)) => states.merged(k, seen, head, d),
+                        None => (sums.load(head), outputs_of_groups.load(head * head_len + d)),
+                    };
+                    [snap(k, output * recip(k, sum))]
+                },
+                || [k.f32(0.0)],
+            );
+            o
+        };
+        let of_parts = fwht_of_lanes(k, scratch, head_len, (0..parts).map(of_part).collect());
+        for (number, o) in (0..).zip(of_parts) {
+            if number > 0 {
+                k.barrier();
+            }
+            scratch.store(lane, o);
+            k.barrier();
+            // The first cluster has the superblock, the others one that no row has.
+            let cluster = lane / CLUSTER;
+            let s = cluster.eq(k.u32(0)).select(superblock(number), k.u32(workgroups_a_row * parts));
+            let at = Place::new(k, row, s, width);
+            let b = (at.lane >> 2) << 5;
+            let values = [0, 16].map(|half| scratch.load_vector(b + ((at.lane & 3) << 2) + half, 4));
+            results.store(at, values, k.constant(Scalar::Bool.into(), 1));
+        }
     });
     let flags_a_row = outputs.a16.map_or(0, |form| form.superblocks());
     GridKernel::rows(kernel, workgroups_a_row).with_flags(flags_a_row)
@@ -110,24 +122,32 @@ impl<'k> States<'k> {
 }
 
 /// `FWHT(o)*2^-s'` of heads whose elements are on neighbouring invocations; a block of the transform never
-/// leaves the workgroup. `scratch` may be written again at once.
-fn fwht_of_lanes<'k>(k: &'k Build, scratch: Mem<'k>, head_len: u32, o: V<'k>) -> V<'k> {
+/// leaves the workgroup. Of a block that is longer, an invocation has an element of each part of the workgroup's length.
+/// `scratch` may be written again at once.
+fn fwht_of_lanes<'k>(k: &'k Build, scratch: Mem<'k>, head_len: u32, parts: Vec<V<'k>>) -> Vec<V<'k>> {
     let block = fwht_block(head_len as usize) as u32;
     let lane = k.local_id();
-    let mut o = o;
-    let mut h = 1;
-    while h < block {
-        let other = if h < CLUSTER {
-            o.shuffle_xor(CLUSTER, h)
-        } else {
-            scratch.store(lane, o);
-            k.barrier();
-            let other = scratch.load(lane ^ h);
-            k.barrier();
-            other
-        };
-        o = (lane & h).eq(k.u32(0)).select(o + other, other - o);
-        h *= 2;
+    let in_workgroup = |mut o: V<'k>| {
+        let mut h = 1;
+        while h < block.min(ROW_LANES) {
+            let other = if h < CLUSTER {
+                o.shuffle_xor(CLUSTER, h)
+            } else {
+                scratch.store(lane, o);
+                k.barrier();
+                let other = scratch.load(lane ^ h);
+                k.barrier();
+                other
+            };
+            o = (lane & h).eq(k.u32(0)).select(o + other, other - o);
+            h *= 2;
+        }
+        o
+    };
+    let mut parts: Vec<V<'k>> = parts.into_iter().map(in_workgroup).collect();
+    if let [a, b] = parts[..] {
+        parts = vec![a + b, a - b];
     }
-    o * k.f32(fwht_scales(head_len as usize).1)
+    let factor = k.f32(fwht_scales(head_len as usize).1);
+    parts.into_iter().map(|o| o * factor).collect()
 }

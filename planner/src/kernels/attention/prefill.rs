@@ -34,6 +34,8 @@ use super::{Attention, GROUP, Seen};
 const PAIRS: u32 = 16;
 /// Products over the dimensions of a chunk's keys.
 const KEY_PRODUCTS: u32 = KEYS / 8;
+/// Longest head: an invocation holds its outputs in registers, half as many as the head has values.
+const LONGEST_HEAD: u32 = 256;
 /// M of no keys.
 const NOTHING: i32 = i32::MIN;
 
@@ -46,14 +48,16 @@ pub struct PrefillShape {
 
 impl PrefillShape {
     /// Four clusters, which was measured to be fast, or as many as the device has room for. None if a KV head has more query
-    /// heads than fit, and without matrix instructions: dot products from shared memory are slower than
-    /// [`super::attention_decode`]'s.
+    /// heads than fit, for heads that registers have no room for, and without matrix instructions: dot products from shared
+    /// memory are slower than [`super::attention_decode`]'s.
     pub fn new(attention: Attention, hardware: &Hardware) -> Option<Self> {
         let fits = |shape: &Self| {
             let total_len_bytes = 4 * shape.total_len(attention.layout.head_len);
             // The transform exchanges vectors of four.
             let room = Room { workgroup: shape.lanes(), shared_len_bytes: total_len_bytes, exchanged: 4 };
-            shape.rows_a_tile(attention) > 0 && room.fits(hardware)
+            attention.layout.head_len <= LONGEST_HEAD
+                && shape.rows_a_tile(attention) > 0
+                && room.fits(hardware)
         };
         [4, 2, 1].map(|clusters| Self { clusters }).into_iter().find(fits).filter(|_| hardware.caps.mma32)
     }
@@ -88,7 +92,7 @@ impl PrefillShape {
 pub fn attention_prefill(attention: Attention, shape: PrefillShape) -> GridKernel {
     let layout = attention.layout;
     let head_len = layout.head_len;
-    assert!(head_len.is_multiple_of(16) && head_len <= 256, "heads of {head_len}");
+    assert!(head_len.is_multiple_of(16) && head_len <= LONGEST_HEAD, "heads of {head_len}");
     assert!(shape.rows_a_tile(attention) > 0, "{attention:?} has too many heads for {shape:?}");
     let kernel: Kernel = kernel("attention_prefill", shape.lanes(), |k| {
         let planes = [k.read("high", Scalar::I8x4), k.read("low", Scalar::I8x4)];

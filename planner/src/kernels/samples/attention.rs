@@ -21,7 +21,9 @@ use super::kept::{Kept, uniform};
 use super::quantized::{OUTPUTS, outputs, results};
 use super::{DEVICES, Extent, Sample};
 
-const HEAD_LENS: [u32; 8] = [64, 16, 32, 80, 96, 112, 128, 256];
+const HEAD_LENS: [u32; 9] = [64, 16, 32, 80, 96, 112, 128, 256, 512];
+/// Of those the ones that [`attention_prefill`] takes.
+const PREFILL_HEAD_LENS: &[u32] = HEAD_LENS.split_last().unwrap().1;
 /// Query heads and KV heads.
 const HEADS: [[u32; 2]; 6] = [[3, 1], [2, 2], [7, 1], [6, 2], [16, 1], [12, 3]];
 /// One key, some of a chunk, a chunk and one key less or more, some of two or three, a group of chunks and
@@ -185,6 +187,10 @@ pub fn attention_decode_samples(extent: Extent) -> Box<dyn Iterator<Item = Sampl
     Box::new(choices.map(|[head_len, heads, window, rows, soft_cap, shape, device]| {
         let attention = attention(HEAD_LENS[head_len], HEADS[heads], window, soft_cap);
         let shape = match SHAPES[shape] {
+            // No device has shared memory for three of the longest.
+            Some((16, heads)) if attention.layout.head_len > 256 => {
+                DecodeShape { clusters: 16, heads: heads.min(2) }
+            }
             Some((clusters, heads)) => DecodeShape { clusters, heads },
             None => DecodeShape::new(attention, 1 << 20, &Hardware::SM_86),
         };
@@ -290,7 +296,7 @@ pub fn attention_prefill_samples(extent: Extent) -> Box<dyn Iterator<Item = Samp
     ];
     const CLUSTERS: [u32; 3] = [1, 2, 4];
     let sizes = [
-        HEAD_LENS.len(),
+        PREFILL_HEAD_LENS.len(),
         HEADS.len(),
         WINDOWS.len(),
         RUNS.len(),
@@ -300,7 +306,7 @@ pub fn attention_prefill_samples(extent: Extent) -> Box<dyn Iterator<Item = Samp
     ];
     let choices = extent.combinations_with_drawn(sizes, 3).into_iter();
     Box::new(choices.map(|[head_len, heads, window, runs, soft_cap, clusters, device]| {
-        let attention = attention(HEAD_LENS[head_len], HEADS[heads], window, soft_cap);
+        let attention = attention(PREFILL_HEAD_LENS[head_len], HEADS[heads], window, soft_cap);
         let shape = PrefillShape { clusters: CLUSTERS[clusters] };
         let (rows, tiles) = tiles(RUNS[runs], shape.rows_a_tile(attention));
         let batch = Batch::new(attention, rows);

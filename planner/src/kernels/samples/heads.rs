@@ -6,7 +6,8 @@ use unisonic_core::numerics::{norm, rope as reference};
 use unisonic_core::plan::RopeStyle;
 
 use super::super::{
-    GridKernel, HeadShape, KvLayout, PrepareQuery, Rope, WriteKv, head_norm, prepare_query, rope, write_kv,
+    GridKernel, HeadNorm, HeadShape, KvLayout, PrepareQuery, Rope, WriteKv, head_norm, prepare_query, rope,
+    write_kv,
 };
 use super::buffers::Buffers;
 use super::cache::{Cache, PageTable, Token, positions, sequences, tokens};
@@ -124,6 +125,17 @@ impl Before {
     }
 }
 
+/// Heads after a norm without weights, and whether they are in its range.
+fn normed_plain(x: &[f32], head_len: usize, eps: f32) -> (Vec<f32>, Vec<bool>) {
+    let of_head = |head: &[f32]| {
+        let mut out = vec![0.0; head_len];
+        let in_range = norm::rms_norm_plain(head, eps, &mut out);
+        (out, in_range)
+    };
+    let (out, in_range): (Vec<_>, Vec<_>) = x.chunks(head_len).map(of_head).unzip();
+    (out.concat(), in_range)
+}
+
 fn sample(template: GridKernel, what: String, rows: &[Token], buffers: Buffers, device: usize) -> Sample {
     let name = format!("{} of {what}, rows {rows:?}", template.kernel.name);
     Sample::new(name, template, rows.len() as u32, buffers, DEVICES[device])
@@ -131,18 +143,21 @@ fn sample(template: GridKernel, what: String, rows: &[Token], buffers: Buffers, 
 
 /// Samples of [`head_norm`].
 pub fn head_norm_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
-    let sizes = [HEAD_LENS.len(), HEADS.len(), EPS.len(), ROWS.len(), CLUSTERS.len(), DEVICES.len()];
+    let sizes = [HEAD_LENS.len(), HEADS.len(), EPS.len(), 2, ROWS.len(), CLUSTERS.len(), DEVICES.len()];
     let choices = extent.combinations_with_drawn(sizes, 1).into_iter();
-    Box::new(choices.map(|[head_len, heads, eps, rows, clusters, device]| {
+    Box::new(choices.map(|[head_len, heads, eps, plain, rows, clusters, device]| {
         let (head_len, heads, eps) = (HEAD_LENS[head_len], HEADS[heads], EPS[eps]);
         let (rows, shape) = (tokens(ROWS[rows]), HeadShape { clusters: CLUSTERS[clusters] });
         let x = hard_heads(rows.len() * heads, head_len, 1);
-        let before = Before::new(head_len, Some(eps), None, &[]);
-        let (out, in_range) = before.apply_all(&x, head_len, &positions(&rows));
+        let norm = HeadNorm { heads: heads as u32, head_len: head_len as u32, eps, weighted: plain == 0 };
+        let before = Before::new(head_len, norm.weighted.then_some(eps), None, &[]);
+        let (out, in_range) = match norm.weighted {
+            true => before.apply_all(&x, head_len, &positions(&rows)),
+            false => normed_plain(&x, head_len, eps),
+        };
         let buffers = Buffers::default().read(bytes(&x)).read_all(before.buffers());
         let buffers = buffers.write(bytes(&out)).write(word_bytes(&flags(&in_range)));
-        let template = head_norm(heads as u32, head_len as u32, eps, shape);
-        sample(template, format!("{heads}*{head_len}, eps {eps:e}, {shape:?}"), &rows, buffers, device)
+        sample(head_norm(norm, shape), format!("{norm:?}, {shape:?}"), &rows, buffers, device)
     }))
 }
 
@@ -202,14 +217,15 @@ pub fn plane_bytes(plane: &[i8]) -> Vec<u8> {
 
 /// Samples of [`write_kv`].
 pub fn write_kv_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
-    let sizes = [HEAD_LENS.len(), ROPES, 2, HEADS.len(), ROWS.len(), CLUSTERS.len(), DEVICES.len()];
+    let sizes = [HEAD_LENS.len(), ROPES, 3, HEADS.len(), ROWS.len(), CLUSTERS.len(), DEVICES.len()];
     let choices = extent.combinations_with_drawn(sizes, 2).into_iter();
     Box::new(choices.map(|[head_len, rope, norm, heads, rows, clusters, device]| {
         let (head_len, heads) = (HEAD_LENS[head_len], HEADS[heads]);
-        let (rope, norm_eps) = (rope_of(rope, head_len), (norm == 1).then_some(EPS[0]));
+        let (rope, norm_eps) = (rope_of(rope, head_len), (norm > 0).then_some(EPS[0]));
+        let value_eps = (norm == 2).then_some(EPS[0]);
         let (rows, shape) = (tokens(ROWS[rows]), HeadShape { clusters: CLUSTERS[clusters] });
         let layout = KvLayout { heads: heads as u32, head_len: head_len as u32 };
-        let write = WriteKv { layout, norm_eps, rope };
+        let write = WriteKv { layout, norm_eps, rope, value_eps };
         let (buffers, params) = write_buffers(write, &rows);
         sample(write_kv(write, shape), format!("{write:?}, {shape:?}"), &rows, buffers, device)
             .with_params(params)
@@ -235,7 +251,14 @@ fn write_buffers(write: WriteKv, rows: &[Token]) -> (Buffers, Vec<u32>) {
             let (mut high, mut low, mut sk) = (vec![0; head_len], vec![0; head_len], 0.0);
             of_keys.push(quantize_head_16(&key, &mut high, &mut low, &mut sk) && fits);
             let (mut value, mut sv) = (vec![0; head_len], 0.0);
-            of_values.push(quantize_value_8(&mut v.to_vec(), &mut value, &mut sv));
+            let (mut v, fits) = match write.value_eps {
+                Some(eps) => {
+                    let (v, fits) = normed_plain(v, head_len, eps);
+                    (v, fits == [true])
+                }
+                None => (v.to_vec(), true),
+            };
+            of_values.push(quantize_value_8(&mut v, &mut value, &mut sv) && fits);
             let slot = row.position as usize % 64;
             cache.write(pages.page(row), head, slot, &high, &low, sk, &value, sv);
         }

@@ -122,6 +122,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("add_shared", experts::add_shared_samples),
     ("add", rows::add_samples),
     ("soft_cap", rows::soft_cap_samples),
+    ("scale", rows::scale_samples),
     ("select_rows", rows::select_rows_samples),
     ("found_flags", found::found_flags_samples),
     ("argmax_parts", rows::argmax_parts_samples),

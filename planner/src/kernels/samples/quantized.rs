@@ -8,7 +8,8 @@ use unisonic_core::planes::region::Regions;
 use unisonic_core::planes::weight::WeightFormat;
 
 use super::super::{
-    A16Form, LayerNorm, Outputs, RmsNorm, SuperblockShape, gate, gelu, layer_norm, quantize_a16, rms_norm,
+    A16Form, Gate, LayerNorm, Outputs, RmsNorm, SuperblockShape, gate, gelu, layer_norm, quantize_a16,
+    rms_norm,
 };
 use super::buffers::Buffers;
 use super::data::{bytes, flags, hard_rows, rows, word_bytes};
@@ -92,9 +93,19 @@ pub fn quantize_a16_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> 
 /// Samples of [`gate`].
 pub fn gate_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
     const FUNCTIONS: [Activation; 2] = [Activation::Silu, Activation::Gelu];
-    let sizes = [WIDTHS.len(), ROWS.len(), OUTPUTS.len(), FUNCTIONS.len(), CLUSTERS.len(), DEVICES.len()];
+    /// Parts of a row of up, of which the kernel's is the last.
+    const PARTS: [usize; 2] = [1, 3];
+    let sizes = [
+        WIDTHS.len(),
+        ROWS.len(),
+        OUTPUTS.len(),
+        FUNCTIONS.len(),
+        PARTS.len(),
+        CLUSTERS.len(),
+        DEVICES.len(),
+    ];
     let choices = extent.combinations(sizes).into_iter();
-    Box::new(choices.map(|[width, count, to, function, clusters, device]| {
+    Box::new(choices.map(|[width, count, to, function, parts, clusters, device]| {
         let (width, count, function) = (WIDTHS[width], ROWS[count], FUNCTIONS[function]);
         let outputs = outputs(OUTPUTS[to], count, width);
         let shape = SuperblockShape { clusters: CLUSTERS[clusters] };
@@ -107,10 +118,16 @@ pub fn gate_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
             Activation::Gelu => activation::gelu_gate,
         };
         let out: Vec<f32> = g.iter().zip(&up).map(|(&g, &up)| of_two(g, up)).collect();
-        let buffers = Buffers::default().read(bytes(&g)).read(bytes(&up));
+        let up_width = PARTS[parts] * width;
+        let mut up_rows = vec![f32::NAN; count * up_width];
+        for (all, own) in up_rows.chunks_mut(up_width).zip(up.chunks(width)) {
+            all[up_width - width..].copy_from_slice(own);
+        }
+        let buffers = Buffers::default().read(bytes(&g)).read(bytes(&up_rows));
         let buffers = results(buffers, outputs, &out, width, |_| true);
-        let what = format!("{width}, {function:?}, {outputs:?}, {shape:?}");
-        row_sample(gate(function, width as u32, outputs, shape), what, count, buffers, device)
+        let of = Gate { activation: function, width: width as u32, up_width: up_width as u32, outputs };
+        let params = if parts == 0 { vec![] } else { vec![(up_width - width) as u32] };
+        row_sample(gate(of, shape), format!("{of:?}, {shape:?}"), count, buffers, device).with_params(params)
     }))
 }
 

@@ -6,7 +6,7 @@ use unisonic_core::numerics::float::{ord, pow2};
 use unisonic_core::numerics::sampling::most_likely;
 
 use super::super::argmax::PART_LEN;
-use super::super::{GridKernel, add, argmax_join, argmax_parts, select_rows, soft_cap};
+use super::super::{GridKernel, add, argmax_join, argmax_parts, scale, select_rows, soft_cap};
 use super::buffers::Buffers;
 use super::data::{POISON, bytes, hard_rows, rows, word_bytes};
 use super::{DEVICES, Extent, Sample};
@@ -50,6 +50,19 @@ pub fn soft_cap_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
         let out: Vec<f32> = x.iter().map(|&x| activation::soft_cap(x, cap)).collect();
         let buffers = Buffers::default().read(bytes(&x)).write(bytes(&out));
         row_sample(soft_cap(width as u32, cap), format!("{width}, cap {cap}"), count, buffers, device)
+    }))
+}
+
+/// Samples of [`scale`], with products that are snapped.
+pub fn scale_samples(extent: Extent) -> Box<dyn Iterator<Item = Sample>> {
+    const SCALES: [f32; 4] = [0.0625, -1.5, pow2(-60), 0.0];
+    let choices = extent.combinations([WIDTHS.len(), ROWS.len(), SCALES.len(), DEVICES.len()]);
+    Box::new(choices.into_iter().map(|[width, count, s, device]| {
+        let (width, count, s) = (WIDTHS[width], ROWS[count], SCALES[s]);
+        let x = hard_rows(count, width, 1);
+        let out: Vec<f32> = x.iter().map(|&x| activation::scaled(x, s)).collect();
+        let buffers = Buffers::default().read(bytes(&x)).read(bytes(&[s])).write(bytes(&out));
+        row_sample(scale(width as u32), format!("{width}, scale {s}"), count, buffers, device)
     }))
 }
 
