@@ -156,6 +156,18 @@ const OTHER_KEYS: [&str; 18] = [
     "tokenizer.chat_template",
 ];
 
+/// More `ARCHITECTURE.` keys; at the end, so that inputs mean what they did before these were there.
+const LATER_KEYS: [&str; 5] = [
+    "attention.shared_kv_layers",
+    "attention.key_length_swa",
+    "attention.value_length_swa",
+    "rope.dimension_count_swa",
+    "embedding_length_per_layer_input",
+];
+
+/// First byte of the inputs of Gemma 4: more than all combinations of an architecture and a vocabulary.
+const GEMMA4: u8 = 243;
+
 /// Strings that some key understands.
 const WORDS: [&str; 20] = [
     "",
@@ -205,7 +217,10 @@ type Bytes<'b> = std::iter::Copied<std::slice::Iter<'b, u8>>;
 impl Draft {
     fn new(bytes: &mut Bytes<'_>) -> Self {
         let kind = bytes.next().unwrap_or_default();
-        let architecture = ARCHITECTURES[usize::from(kind) % ARCHITECTURES.len()];
+        let architecture = match kind {
+            GEMMA4.. => "gemma4",
+            _ => ARCHITECTURES[usize::from(kind) % ARCHITECTURES.len()],
+        };
         let mut draft = Self { entries: Vec::new(), tensors: Vec::new() };
         draft.entries.push(("general.architecture".to_owned(), Value::String(architecture.to_owned())));
         let vocabulary = match usize::from(kind) / ARCHITECTURES.len() % 3 {
@@ -219,6 +234,9 @@ impl Draft {
         };
         draft.entries.extend(vocabulary.into_iter().map(|(key, value)| (key.to_owned(), value)));
         draft.add_model(architecture, vocab_len);
+        if architecture == "gemma4" {
+            draft.add_gemma4(vocab_len);
+        }
         while let Some(op) = bytes.next() {
             draft.change(op, bytes);
         }
@@ -272,7 +290,7 @@ impl Draft {
                 "qwen2" | "qwen2moe" => {
                     vectors.extend([("attn_q.bias", q), ("attn_k.bias", kv), ("attn_v.bias", kv)])
                 }
-                "qwen3" | "qwen3moe" | "gemma3" => {
+                "qwen3" | "qwen3moe" | "gemma3" | "gemma4" => {
                     vectors.extend([("attn_q_norm.weight", HEAD), ("attn_k_norm.weight", HEAD)]);
                 }
                 _ => {}
@@ -289,6 +307,25 @@ impl Draft {
             for (name, len) in vectors {
                 self.tensor(&format!("blk.{layer}.{name}"), GgmlType::F32, &[len]);
             }
+        }
+    }
+
+    /// What Gemma 4 has beside Gemma 3; all layers local, since random bytes are no factors of RoPE.
+    fn add_gemma4(&mut self, vocab_len: u64) {
+        for (key, value) in LATER_KEYS.into_iter().zip([0, HEAD, HEAD, HEAD, HEAD]) {
+            self.entries.push((format!("gemma4.{key}"), Value::U32(value as u32)));
+        }
+        let pattern = format!("gemma4.{}", KEYS[21]);
+        self.entries.push((pattern, Value::Bools(vec![true; 2])));
+        self.tensor("per_layer_token_embd.weight", GgmlType::Q8_0, &[2 * HEAD, vocab_len]);
+        self.tensor("per_layer_model_proj.weight", GgmlType::Q8_0, &[EMBEDDING, 2 * HEAD]);
+        self.tensor("per_layer_proj_norm.weight", GgmlType::F32, &[HEAD]);
+        for layer in 0..2 {
+            let name = |part: &str| format!("blk.{layer}.{part}.weight");
+            self.tensor(&name("inp_gate"), GgmlType::Q8_0, &[EMBEDDING, HEAD]);
+            self.tensor(&name("proj"), GgmlType::Q8_0, &[HEAD, EMBEDDING]);
+            self.tensor(&name("post_norm"), GgmlType::F32, &[EMBEDDING]);
+            self.tensor(&name("layer_output_scale"), GgmlType::F32, &[1]);
         }
     }
 
@@ -385,7 +422,10 @@ impl Draft {
             Some((_, Value::String(name))) => name.as_str(),
             _ => "llama",
         };
-        match KEYS.get(index % (KEYS.len() + OTHER_KEYS.len())) {
+        let index = index % (KEYS.len() + OTHER_KEYS.len() + LATER_KEYS.len());
+        let later =
+            || index.checked_sub(KEYS.len() + OTHER_KEYS.len()).and_then(|index| LATER_KEYS.get(index));
+        match KEYS.get(index).or_else(later) {
             Some(key) => format!("{architecture}.{key}"),
             None => OTHER_KEYS[(index - KEYS.len()) % OTHER_KEYS.len()].to_owned(),
         }

@@ -44,6 +44,7 @@ families! {
     add_shared,
     add,
     soft_cap,
+    scale,
     select_rows,
     found_flags,
     argmax_parts,

@@ -4,12 +4,65 @@
 use unisonic_core::numerics::moe;
 use unisonic_core::plan::{BufferId, Op};
 
+use super::linear::Activations;
 use super::program::State;
 use crate::pool::Pool;
 use crate::simd::LANES;
 
 /// Panels of a task of an expert.
 const TASK_PANELS: usize = 4;
+/// Most rows that are copied together: what a cache holds beside the panels.
+const GATHERED_ROWS: usize = 32;
+
+/// Copies of activation rows that lie apart, one after the other, so that a panel is unpacked once for several of them.
+#[derive(Default)]
+struct Gathered {
+    high: Vec<i8>,
+    low: Vec<i8>,
+    scales: Vec<f32>,
+    sums_high: Vec<i32>,
+    sums_low: Vec<i32>,
+}
+
+impl Gathered {
+    /// Replaces the copies; the rows as kernels read them, until the next call.
+    ///
+    /// # Safety
+    /// x has these rows, and nobody writes them meanwhile.
+    unsafe fn fill(&mut self, x: Activations, rows: impl Iterator<Item = usize>) -> Activations {
+        /// # Safety
+        /// There are that many values, and nobody writes them meanwhile.
+        unsafe fn append<T: Copy>(to: &mut Vec<T>, from: *const T, len: usize) {
+            // SAFETY: the caller's promise.
+            to.extend_from_slice(unsafe { std::slice::from_raw_parts(from, len) });
+        }
+        self.high.clear();
+        self.low.clear();
+        self.scales.clear();
+        self.sums_high.clear();
+        self.sums_low.clear();
+        let (width, superblocks, sums) = (x.width, x.width.div_ceil(256), x.width / 16);
+        for row in rows {
+            // SAFETY: the caller's promise; lengths are those of a row of `A16Rows`.
+            unsafe {
+                let from = x.starting_at(row);
+                append(&mut self.high, from.high, width);
+                append(&mut self.low, from.low, width);
+                append(&mut self.scales, from.scales, superblocks);
+                append(&mut self.sums_high, from.sums_high, sums);
+                append(&mut self.sums_low, from.sums_low, sums);
+            }
+        }
+        Activations {
+            high: self.high.as_ptr(),
+            low: self.low.as_ptr(),
+            scales: self.scales.as_ptr(),
+            sums_high: self.sums_high.as_ptr(),
+            sums_low: self.sums_low.as_ptr(),
+            width,
+        }
+    }
+}
 
 impl State {
     /// `Op::Route`.
@@ -30,7 +83,7 @@ impl State {
     }
 
     /// `Op::ExpertLinear`: a task has some panels of an expert and goes through the slots that chose it, so that a panel is
-    /// read from memory once.
+    /// read from memory once, and unpacked once for several of them.
     pub(super) fn expert_linear(&self, op: &Op, rows: usize, pool: &mut Pool) {
         let &Op::ExpertLinear { x, routes, weight, out } = op else { return };
         let matrix = self.matrix(weight);
@@ -50,20 +103,29 @@ impl State {
         let chosen: Vec<usize> = (0..experts).filter(|&expert| !slots_of[expert].is_empty()).collect();
         pool.run(chosen.len() * tasks, &|task| {
             let (expert, task) = (chosen[task / tasks], task % tasks);
-            for panel in task * TASK_PANELS..panels.min((task + 1) * TASK_PANELS) {
-                let from = matrix.panel(expert * panels + panel);
-                for &row in &slots_of[expert] {
-                    let mut acc = [0.0; LANES];
-                    let row_of_x = row / slots * slots_of_x + row % slots_of_x;
-                    // SAFETY: the panel is one of this packing, x has that row of as many tiles (`Plan::check`), and panels
-                    // are disjoint columns of rows of the result.
+            let (mut gathered, mut acc) = (Gathered::default(), [0.0; GATHERED_ROWS * LANES]);
+            for rows in slots_of[expert].chunks(GATHERED_ROWS) {
+                let row_of_x = |&row: &usize| row / slots * slots_of_x + row % slots_of_x;
+                let x = self.buffers.activations(x);
+                // SAFETY: x has these rows, and the step does not write it.
+                let x = unsafe {
+                    match rows {
+                        [row] => x.starting_at(row_of_x(row)),
+                        _ => gathered.fill(x, rows.iter().map(row_of_x)),
+                    }
+                };
+                for panel in task * TASK_PANELS..panels.min((task + 1) * TASK_PANELS) {
+                    let from = matrix.panel(expert * panels + panel).as_ptr();
+                    // SAFETY: the panel is one of this packing, x has as many tiles (`Plan::check`) and these rows, for which
+                    // `acc` has room; and panels are disjoint columns of rows of the result.
                     unsafe {
-                        let x = self.buffers.activations(x).starting_at(row_of_x);
                         let to = acc.as_mut_ptr();
-                        (self.kernels.panel)(matrix.packing, from.as_ptr(), matrix.tiles, x, 1, to);
-                        let out = self.buffers.columns_mut(out, row, panel * LANES, LANES);
-                        let null = std::ptr::null();
-                        (self.kernels.finish_linear)(acc.as_ptr(), null, null, out.as_mut_ptr());
+                        (self.kernels.panel)(matrix.packing, from, matrix.tiles, x, rows.len(), to);
+                        for (&row, acc) in rows.iter().zip(acc.as_chunks::<LANES>().0) {
+                            let out = self.buffers.columns_mut(out, row, panel * LANES, LANES);
+                            let null = std::ptr::null();
+                            (self.kernels.finish_linear)(acc.as_ptr(), null, null, out.as_mut_ptr());
+                        }
                     }
                 }
             }

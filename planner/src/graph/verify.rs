@@ -259,21 +259,18 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Every operation keeps the rows of its operands, except the selection of output rows. What depends on a row's
-    /// position or sequence works on all rows.
+    /// Every operation keeps the rows of its operands, except the selection of output rows. What comes with the batch, and
+    /// what is written for later, is of all rows.
     fn rows(&mut self, node: &Node, inputs: &[Type], results: &[Type]) {
-        let of_position = matches!(
+        let of_all = matches!(
             node.op,
             Op::Tokens
                 | Op::Embed { .. }
                 | Op::EmbedPositions { .. }
-                | Op::Rope { .. }
-                | Op::PrepareQuery { .. }
                 | Op::WriteKv { .. }
-                | Op::Attention { .. }
                 | Op::SelectOutputs
         );
-        let rows = if of_position { Rows::All } else { inputs.first().map_or(Rows::All, |ty| ty.rows) };
+        let rows = if of_all { Rows::All } else { inputs.first().map_or(Rows::All, |ty| ty.rows) };
         let result_rows = if matches!(node.op, Op::SelectOutputs) { Rows::Outputs } else { rows };
         self.require(inputs.iter().all(|ty| ty.rows == rows), node, || {
             format!("operands must have {} rows", rows_name(rows))

@@ -235,7 +235,7 @@ pub fn gemma4() -> Sample {
         .set("{}.final_logit_softcapping", Value::F32(30.0))
         .tensor("rope_freqs.weight", GgmlType::F32, &[32])
         .tensor("per_layer_token_embd.weight", GgmlType::F16, &[PER_LAYER * LAYERS, VOCAB])
-        .tensor("per_layer_model_proj.weight", GgmlType::BF16, &[EMBEDDING, PER_LAYER * LAYERS])
+        .tensor("per_layer_model_proj.weight", GgmlType::F16, &[EMBEDDING, PER_LAYER * LAYERS])
         .tensor("per_layer_proj_norm.weight", GgmlType::F32, &[PER_LAYER])
 }
 

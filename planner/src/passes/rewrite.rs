@@ -103,6 +103,8 @@ pub fn row_wise(op: &Op) -> bool {
     matches!(
         op,
         Op::RmsNorm { .. }
+            | Op::HeadNorm { .. }
+            | Op::Rope { .. }
             | Op::LayerNorm { .. }
             | Op::Linear { .. }
             | Op::Add

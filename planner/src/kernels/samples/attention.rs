@@ -187,6 +187,10 @@ pub fn attention_decode_samples(extent: Extent) -> Box<dyn Iterator<Item = Sampl
     Box::new(choices.map(|[head_len, heads, window, rows, soft_cap, shape, device]| {
         let attention = attention(HEAD_LENS[head_len], HEADS[heads], window, soft_cap);
         let shape = match SHAPES[shape] {
+            // No device has shared memory for three of the longest.
+            Some((16, heads)) if attention.layout.head_len > 256 => {
+                DecodeShape { clusters: 16, heads: heads.min(2) }
+            }
             Some((clusters, heads)) => DecodeShape { clusters, heads },
             None => DecodeShape::new(attention, 1 << 20, &Hardware::SM_86),
         };
