@@ -1,6 +1,5 @@
 //! Results that are as long as they are: texts, bytes, token ids.
 
-use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 

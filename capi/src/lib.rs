@@ -18,13 +18,30 @@
     reason = "the same for all functions: the promises at the head of the header"
 )]
 
+pub mod asked;
+pub mod batch;
 pub mod buffer;
-mod callback;
+pub mod callback;
+pub mod cancel;
+pub mod chat;
+pub mod completion;
+mod convert;
+pub mod detokenizer;
 pub mod device;
+pub mod embedding;
 mod entry;
 pub mod error;
+pub mod generate;
 mod handle;
 pub mod library;
-mod log;
+pub mod loading;
+pub mod log;
+pub mod model;
 pub mod options;
+pub mod receipt;
+mod requests;
+pub mod sampler;
+pub mod session;
 pub mod status;
+pub mod tokenizer;
+mod turns;

@@ -47,7 +47,7 @@ pub struct unisonic_library_options {
 // SAFETY: repr(C), the fields follow each other without a gap, and zeros are NULLs and numbers.
 unsafe impl SizeTagged for unisonic_library_options {
     const NAME: &'static str = "unisonic_library_options";
-    const FIRST_LEN_BYTES: usize = 6 * size_of::<usize>();
+    const FIRST_LEN_BYTES: usize = size_of::<Self>();
 }
 
 /// What is behind a library handle.

@@ -13,7 +13,7 @@ use crate::entry::as_host;
 use crate::error::{Error, Result, c_string};
 
 /// How much a line of the log matters.
-#[repr(i32)]
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum unisonic_log_level {
     /// Something failed.

@@ -1,7 +1,7 @@
 //! What a function comes to.
 
 /// What a call came to. New ones may be added: treat those that you do not know as failures.
-#[repr(i32)]
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum unisonic_status {
     /// Done.

@@ -6,7 +6,30 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The sources with something for the header, in its order.
-const SOURCES: &[&str] = &["status", "error", "options", "log", "library", "buffer", "device"];
+const SOURCES: &[&str] = &[
+    "status",
+    "error",
+    "options",
+    "callback",
+    "log",
+    "library",
+    "buffer",
+    "device",
+    "cancel",
+    "loading",
+    "tokenizer",
+    "detokenizer",
+    "chat",
+    "model",
+    "sampler",
+    "asked",
+    "completion",
+    "session",
+    "generate",
+    "batch",
+    "receipt",
+    "embedding",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

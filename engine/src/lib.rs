@@ -9,6 +9,7 @@
 //! - [`schedule`]: many requests on one engine.
 //! - [`SavedSession`]: a sequence in a file, to be continued by another process on any device.
 //! - [`receipt`]: a result with what it takes to recompute it.
+//! - [`StopStrings`]: texts that end an answer.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //! - [`tune`](mod@tune): which forms of kernels are fast on a device.
 //!
@@ -34,6 +35,7 @@ pub mod schedule;
 mod score;
 mod session;
 mod step;
+mod stop_strings;
 pub mod tokenizer;
 pub mod tune;
 
@@ -44,3 +46,4 @@ pub use generate::{Completion, GenerateOptions, Greedy, GreedyTokens, Sample, St
 pub use saved::{SavedSession, SavedSessionError};
 pub use score::{Score, score};
 pub use session::Session;
+pub use stop_strings::{Passed, StopStrings};
