@@ -50,14 +50,16 @@ readelf -d "$library" | grep -qF 'Library soname: [libunisonic.so.0]' || { echo 
 strict="-std=c11 -O1 -gdwarf-4 -Wall -Wextra -pedantic -Werror"
 cflags=$(pkg-config --cflags unisonic)
 libs=$(pkg-config --libs unisonic)
+# The program in the documentation is one.
+awk '/^```c$/ { inside = !found; next } /^```$/ { if (inside) found = 1; inside = 0 } inside' docs/c-abi.md >"$work/c-abi.c"
 for compiler in gcc clang; do
     step "$compiler"
     # shellcheck disable=SC2086
     {
-        $compiler $strict $cflags -Icapi/tests/c capi/tests/c/{main,arguments,callbacks,sessions,threads,process}.c \
+        $compiler $strict $cflags -Icapi/tests/c capi/tests/c/{main,arguments,nulls,callbacks,sessions,threads,process}.c \
             -o "$work/abi_test-$compiler" $libs -pthread -lm
         $compiler $strict capi/tests/c/old_caller.c -o "$work/old_caller-$compiler" $libs
-        for example in examples/c/*.c; do
+        for example in examples/c/*.c "$work/c-abi.c"; do
             $compiler $strict -D_GNU_SOURCE $cflags "$example" -o "$work/$(basename "$example" .c)-$compiler" $libs -pthread -lm
         done
     }
@@ -69,16 +71,24 @@ echo '#include <unisonic.h>' | g++ -x c++ -fsyntax-only -Wall -Wextra -pedantic 
 step "tests"
 "$work/abi_test-gcc" "$model"
 "$work/old_caller-clang" "$model"
+if "$work/generate-gcc" "$model" "Once" vulkan:0 >"$work/vulkan" 2>/dev/null; then
+    step "threads on vulkan:0"
+    "$work/generate-gcc" "$model" "Once" | cmp - "$work/vulkan"
+    ABI_TEST_DEVICE=vulkan:0 "$work/abi_test-gcc" "$model" threads moving
+else
+    step "left out: threads on vulkan:0, which cannot be opened"
+fi
 step "examples"
 "$work/generate-gcc" "$model" "Once upon a time" >"$work/text"
 "$work/generate-clang" "$model" "Once upon a time" cpu | cmp - "$work/text"
 "$work/stream-clang" "$model" "Once upon a time" >/dev/null 2>&1
+"$work/c-abi-gcc" "$model" >/dev/null
 
 # Of libunisonic.so itself only what C programs give and take is checked by the sanitizer, and all of it by valgrind.
 step "address sanitizer"
 # shellcheck disable=SC2086
 clang $strict -fsanitize=address,undefined $cflags -Icapi/tests/c \
-    capi/tests/c/{main,arguments,callbacks,sessions,threads,process}.c -o "$work/abi_test-asan" $libs -pthread -lm
+    capi/tests/c/{main,arguments,nulls,callbacks,sessions,threads,process}.c -o "$work/abi_test-asan" $libs -pthread -lm
 ABI_TEST_CYCLES=5 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 "$work/abi_test-asan" "$model" >/dev/null
 
 step "valgrind"
@@ -87,7 +97,7 @@ run_valgrind() {
         --fair-sched=yes "$@"
 }
 ABI_TEST_CYCLES=2 run_valgrind "$work/abi_test-gcc" "$model" \
-    arguments handles structs context callbacks batch receipts memory >/dev/null
+    arguments nulls handles structs context callbacks sessions constraints batch receipts cancel memory >/dev/null
 run_valgrind "$work/old_caller-gcc" "$model" >/dev/null
 run_valgrind "$work/generate-gcc" "$model" "Once" >/dev/null
 step "all is well"

@@ -26,8 +26,9 @@
 // For callbacks: enough, which is no error.
 #define UNISONIC_STOP 1
 
-// Version of the ABI that this header describes: 65536 times the major version, by which ABIs do not fit each other and which is
-// the number of libunisonic.so, plus the minor version, which grows with every addition.
+// Version of the ABI that this header describes: 65536 times the major version, by which ABIs do not fit
+// each other and which is the number of libunisonic.so, plus the minor version, which grows with every
+// addition.
 #define UNISONIC_ABI_VERSION 1
 
 // No token: where a token is given, there is none.
@@ -36,8 +37,8 @@
 // For unisonic_tokenizer_encode: adds the tokens that the model wants in front of and behind a prompt.
 #define UNISONIC_ENCODE_PROMPT 1
 
-// For unisonic_tokenizer_encode: control tokens that the text spells, such as "<|im_end|>", become those tokens. Not for texts
-// of others: they could say what only the program may say.
+// For unisonic_tokenizer_encode: control tokens that the text spells, such as "<|im_end|>", become those
+// tokens. Not for texts of others: they could say what only the program may say.
 #define UNISONIC_ENCODE_SPECIALS 2
 
 // For unisonic_tokenizer_decode: control tokens are their names; otherwise they are no text.
@@ -123,15 +124,15 @@ typedef enum {
   UNISONIC_STOP_CANCELLED = 6,
 } unisonic_stop;
 
-// Requests that share the steps of a model. Which of them meet in a step changes no bit of an answer. Several batches of a
-// model share steps too.
+// Requests that share the steps of a model. Which of them meet in a step changes no bit of an answer.
+// Several batches of a model share steps too.
 typedef struct unisonic_batch unisonic_batch;
 
 // Bytes, a text, or token ids that a call gave back.
 typedef struct unisonic_buffer unisonic_buffer;
 
-// A switch that ends the calls that were given it. It may be used from any thread, and from callbacks, while they run; not from
-// a signal handler.
+// A switch that ends the calls that were given it. It may be used from any thread, and from callbacks, while
+// they run; not from a signal handler.
 typedef struct unisonic_cancel unisonic_cancel;
 
 // A conversation: messages, and the tools that the model may call.
@@ -149,21 +150,21 @@ typedef struct unisonic_device_list unisonic_device_list;
 // Why a call failed. It belongs to no library handle; free it with unisonic_error_free.
 typedef struct unisonic_error unisonic_error;
 
-// What calls have in common: where lines of the log go, where compiled kernels are kept, and the table of handles. Several in
-// one process know nothing of each other.
+// What calls have in common: where lines of the log go, where compiled kernels are kept, and the table of
+// handles. Several in one process know nothing of each other.
 typedef struct unisonic_library unisonic_library;
 
 // A model on a device.
 //
-// One call at a time runs it; others wait for their turn, and may be cancelled meanwhile. Many requests at once go through
-// unisonic_batch.
+// One call at a time runs it; others wait for their turn, and may be cancelled meanwhile. Many requests at
+// once go through unisonic_batch.
 typedef struct unisonic_model unisonic_model;
 
 // Chooses tokens for programs that run the model step by step (unisonic_session_sample).
 typedef struct unisonic_sampler unisonic_sampler;
 
-// One sequence of tokens on a model. Sessions of a model may be used from several threads; one session by one thread at
-// a time: UNISONIC_STATUS_BUSY for others, also in callbacks of its own calls.
+// One sequence of tokens on a model. Sessions of a model may be used from several threads; one session by
+// one thread at a time: UNISONIC_STATUS_BUSY for others, also in callbacks of its own calls.
 //
 // A call that fails leaves the session as it was before.
 typedef struct unisonic_session unisonic_session;
@@ -171,19 +172,21 @@ typedef struct unisonic_session unisonic_session;
 // The vocabulary and the chat template of a model file.
 typedef struct unisonic_tokenizer unisonic_tokenizer;
 
-// Takes a line of the log: UTF-8 with a NUL behind its `len` bytes, until the callback returns. Comes from the thread
-// that calls the library, during the call.
+// Takes a line of the log: UTF-8 with a NUL behind its `len` bytes, until the callback returns. Comes from
+// the thread that calls the library, during the call.
 typedef void (*unisonic_log_fn)(void *user, unisonic_log_level level, const char *message, size_t len);
 
 // Options of a library handle.
 typedef struct {
   // sizeof(unisonic_library_options).
   size_t struct_size;
-  // Takes the lines of the log; NULL: nobody does. It may be called from any thread that calls the library.
+  // Takes the lines of the log; NULL: nobody does. It may be called from any thread that calls the
+  // library.
   unisonic_log_fn log;
   // Given to `log`.
   void *log_user;
-  // Folder for compiled kernels and other things that the next start need not make again; NULL: nothing is kept.
+  // Folder for compiled kernels and other things that the next start need not make again; NULL: nothing is
+  // kept.
   const char *cache_path;
   // Bytes of `cache_path`.
   size_t cache_path_len;
@@ -193,7 +196,8 @@ typedef struct {
   uint32_t reserved;
 } unisonic_library_options;
 
-// A text with its length, in structs that do not grow. What the library gives out is UTF-8 and has a NUL behind it.
+// A text with its length, in structs that do not grow. What the library gives out is UTF-8 and has a NUL
+// behind it.
 typedef struct {
   // The bytes; NULL for no text.
   const char *data;
@@ -231,8 +235,9 @@ typedef struct {
   uint32_t reserved;
 } unisonic_chat_options;
 
-// Is told how many bytes of the weights are loaded, from any thread, never twice at a time. Returns 0 to go on, 1 to end loading
-// with UNISONIC_STATUS_CANCELLED, anything else to end it with UNISONIC_STATUS_CALLBACK_FAILED.
+// Is told how many bytes of the weights are loaded, from any thread, never twice at a time. Returns 0 to go
+// on, 1 to end loading with UNISONIC_STATUS_CANCELLED, anything else to end it with
+// UNISONIC_STATUS_CALLBACK_FAILED.
 typedef int32_t (*unisonic_progress_fn)(void *user, uint64_t loaded_len_bytes, uint64_t total_len_bytes);
 
 // How to load a model. None of these can change a bit of any result.
@@ -317,8 +322,8 @@ typedef struct {
   uint32_t reserved;
 } unisonic_logit_bias;
 
-// How tokens are chosen. All 0 is greedy: the largest logit, of equals the lowest id. The order is: penalties, logit bias,
-// constraint, top_n_sigma, top_k, typical, top_p, min_p, temperature, draw.
+// How tokens are chosen. All 0 is greedy: the largest logit, of equals the lowest id. The order is:
+// penalties, logit bias, constraint, top_n_sigma, top_k, typical, top_p, min_p, temperature, draw.
 typedef struct {
   // sizeof(unisonic_sampler_options).
   size_t struct_size;
@@ -328,17 +333,20 @@ typedef struct {
   double top_p;
   // Keeps tokens at least this fraction as probable as the most probable one, up to 1; 0: all.
   double min_p;
-  // Keeps the tokens whose surprisal is nearest to the entropy and that together reach this share, up to 1; 0: all.
+  // Keeps the tokens whose surprisal is nearest to the entropy and that together reach this share, up to
+  // 1; 0: all.
   double typical;
   // Keeps logits within so many standard deviations of the largest, up to 64; 0: all.
   double top_n_sigma;
-  // Divides positive logits of tokens in the window and multiplies others, in [1/1024, 1024]; 0: 1, which changes nothing.
+  // Divides positive logits of tokens in the window and multiplies others, in [1/1024, 1024]; 0: 1, which
+  // changes nothing.
   double repeat_penalty;
   // Subtracted from logits of tokens in the window, in [-1024, 1024].
   double presence_penalty;
   // Subtracted from logits of tokens in the window for each time they occur there, in [-1024, 1024].
   double frequency_penalty;
-  // A draw depends on it, on the position of the token in its sequence and on the logits, and on nothing else.
+  // A draw depends on it, on the position of the token in its sequence and on the logits, and on nothing
+  // else.
   uint64_t seed;
   // Biases, each token at most once.
   const unisonic_logit_bias *logit_bias;
@@ -362,14 +370,15 @@ typedef struct {
 typedef struct {
   // sizeof(unisonic_session_options).
   size_t struct_size;
-  // Sequences that begin in the same way share what was computed for that, if they are of equal salts: whoever measures time
-  // can tell. Any bytes.
+  // Sequences that begin in the same way share what was computed for that, if they are of equal salts:
+  // whoever measures time can tell. Any bytes.
   const char *salt;
   // Bytes of `salt`.
   size_t salt_len;
 } unisonic_session_options;
 
-// A token that was chosen, with the text that it lets out. What it points to lives until the callback returns.
+// A token that was chosen, with the text that it lets out. What it points to lives until the callback
+// returns.
 typedef struct {
   // sizeof(unisonic_token_event) of the library: fields beyond it are not there.
   size_t struct_size;
@@ -387,8 +396,8 @@ typedef struct {
   uint32_t index;
 } unisonic_token_event;
 
-// Takes a token. Returns UNISONIC_CONTINUE, UNISONIC_STOP for an answer that ends with this token, anything else for a generation that
-// fails with UNISONIC_STATUS_CALLBACK_FAILED.
+// Takes a token. Returns UNISONIC_CONTINUE, UNISONIC_STOP for an answer that ends with this token, anything
+// else for a generation that fails with UNISONIC_STATUS_CALLBACK_FAILED.
 typedef int32_t (*unisonic_token_fn)(void *user, const unisonic_token_event *event);
 
 // How to continue a prompt.
@@ -435,7 +444,8 @@ typedef struct {
   uint64_t step;
   // Position of that token in its sequence.
   uint64_t position;
-  // 1 if all tokens, and the bits of all logits that they were chosen from, are the receipt's; otherwise 0.
+  // 1 if all tokens, and the bits of all logits that they were chosen from, are the receipt's; otherwise
+  // 0.
   uint32_t equal;
   // The token in the receipt.
   uint32_t expected;
@@ -452,8 +462,8 @@ extern "C" {
 // The status that came with the error; UNISONIC_STATUS_OK for NULL.
 unisonic_status unisonic_error_status(const unisonic_error *error);
 
-// What happened, what was expected, what was found and what to do: UTF-8 with a NUL behind it, until the error is
-// freed. Empty for NULL.
+// What happened, what was expected, what was found and what to do: UTF-8 with a NUL behind it, until the
+// error is freed. Empty for NULL.
 const char *unisonic_error_message(const unisonic_error *error);
 
 // Bytes of unisonic_error_message without the NUL.
@@ -462,25 +472,26 @@ size_t unisonic_error_message_len(const unisonic_error *error);
 // Frees an error; NULL is fine.
 void unisonic_error_free(unisonic_error *error);
 
-// Version of the ABI of the library that runs: at least UNISONIC_ABI_VERSION of the header, and of the same major version, or
-// unisonic_library_open refuses.
+// Version of the ABI of the library that runs: at least UNISONIC_ABI_VERSION of the header, and of the same
+// major version, or unisonic_library_open refuses.
 uint32_t unisonic_abi_version(void);
 
 // Version of the library, as "0.1.0".
 const char *unisonic_version(void);
 
-// A library handle. `abi_version` is UNISONIC_ABI_VERSION, as the caller was compiled with it: UNISONIC_STATUS_VERSION where this
-// library does not serve it. Close it with unisonic_library_close.
+// A library handle. `abi_version` is UNISONIC_ABI_VERSION, as the caller was compiled with it:
+// UNISONIC_STATUS_VERSION where this library does not serve it. Close it with unisonic_library_close.
 unisonic_status unisonic_library_open(uint32_t abi_version,
                                       const unisonic_library_options *options,
                                       unisonic_library **library,
                                       unisonic_error **error);
 
-// Closes a library handle; NULL is fine. What was made with it and not freed stays, and so does the log callback until
-// the last of it is freed.
+// Closes a library handle; NULL is fine. What was made with it and not freed stays, and so does the log
+// callback until the last of it is freed.
 unisonic_status unisonic_library_close(unisonic_library *library);
 
-// The bytes of a buffer, with a NUL behind them, until it is freed; NULL if it is no buffer, or one of token ids.
+// The bytes of a buffer, with a NUL behind them, until it is freed; NULL if it is no buffer, or one of token
+// ids.
 const uint8_t *unisonic_buffer_data(unisonic_buffer *buffer);
 
 // Number of bytes, without the NUL; 0 if it is no buffer, or one of token ids.
@@ -495,8 +506,8 @@ size_t unisonic_buffer_len_tokens(unisonic_buffer *buffer);
 // Frees a buffer; NULL is fine.
 unisonic_status unisonic_buffer_free(unisonic_buffer *buffer);
 
-// Finds all devices, those that cannot be used too, with the reason. Asks drivers, which can take seconds and, of some drivers of
-// GPUs, prints to stderr. Free the list with unisonic_device_list_free.
+// Finds all devices, those that cannot be used too, with the reason. Asks drivers, which can take seconds
+// and, of some drivers of GPUs, prints to stderr. Free the list with unisonic_device_list_free.
 unisonic_status unisonic_device_list_new(unisonic_library *library,
                                          unisonic_device_list **list,
                                          unisonic_error **error);
@@ -516,7 +527,8 @@ unisonic_status unisonic_device_list_free(unisonic_device_list *list);
 // A switch that is off. Free it with unisonic_cancel_free; calls that still have it keep it.
 unisonic_status unisonic_cancel_new(unisonic_library *library, unisonic_cancel **cancel, unisonic_error **error);
 
-// Switches it on: calls that have it end at the next step of the model, and so do those that get it until it is reset.
+// Switches it on: calls that have it end at the next step of the model, and so do those that get it until it
+// is reset.
 unisonic_status unisonic_cancel_request(unisonic_cancel *cancel, unisonic_error **error);
 
 // Switches it off, for the next call.
@@ -533,7 +545,8 @@ unisonic_status unisonic_tokenizer_open(unisonic_library *library,
                                         unisonic_tokenizer **tokenizer,
                                         unisonic_error **error);
 
-// The token ids of a text, into a buffer. `flags` is 0 or a sum of UNISONIC_ENCODE_...; with 0 every byte of the text is text.
+// The token ids of a text, into a buffer. `flags` is 0 or a sum of UNISONIC_ENCODE_...; with 0 every byte of
+// the text is text.
 unisonic_status unisonic_tokenizer_encode(unisonic_tokenizer *tokenizer,
                                           const char *text,
                                           size_t text_len,
@@ -541,8 +554,8 @@ unisonic_status unisonic_tokenizer_encode(unisonic_tokenizer *tokenizer,
                                           unisonic_buffer **tokens,
                                           unisonic_error **error);
 
-// The bytes of token ids, into a buffer. They need not be UTF-8, as tokens may end within a character. `flags` is 0 or
-// UNISONIC_DECODE_CONTROL.
+// The bytes of token ids, into a buffer. They need not be UTF-8, as tokens may end within a character.
+// `flags` is 0 or UNISONIC_DECODE_CONTROL.
 unisonic_status unisonic_tokenizer_decode(unisonic_tokenizer *tokenizer,
                                           const uint32_t *tokens,
                                           size_t tokens_len,
@@ -570,8 +583,8 @@ unisonic_status unisonic_detokenizer_new(unisonic_tokenizer *tokenizer,
                                          unisonic_detokenizer **detokenizer,
                                          unisonic_error **error);
 
-// The characters that a token completes, into a buffer; with UNISONIC_NO_TOKEN what is left at the end of the text, after which
-// another may begin.
+// The characters that a token completes, into a buffer; with UNISONIC_NO_TOKEN what is left at the end of
+// the text, after which another may begin.
 unisonic_status unisonic_detokenizer_push(unisonic_detokenizer *detokenizer,
                                           uint32_t token,
                                           unisonic_buffer **text,
@@ -583,8 +596,8 @@ unisonic_status unisonic_detokenizer_free(unisonic_detokenizer *detokenizer);
 // An empty conversation. Free it with unisonic_chat_free.
 unisonic_status unisonic_chat_new(unisonic_tokenizer *tokenizer, unisonic_chat **chat, unisonic_error **error);
 
-// Appends a message. `role` is "system", "user", "assistant", "tool" or what else the template knows. What `content` says is text
-// and never a control token.
+// Appends a message. `role` is "system", "user", "assistant", "tool" or what else the template knows. What
+// `content` says is text and never a control token.
 unisonic_status unisonic_chat_add(unisonic_chat *chat,
                                   const char *role,
                                   size_t role_len,
@@ -592,12 +605,9 @@ unisonic_status unisonic_chat_add(unisonic_chat *chat,
                                   size_t content_len,
                                   unisonic_error **error);
 
-// Sets the tools that the model may call: a JSON list, as the template's model was trained to read it (mostly that of OpenAI's
-// `tools`). Its texts are never control tokens.
-unisonic_status unisonic_chat_set_tools(unisonic_chat *chat,
-                                        const char *json,
-                                        size_t json_len,
-                                        unisonic_error **error);
+// Sets the tools that the model may call: a JSON list, as the template's model was trained to read it
+// (mostly that of OpenAI's `tools`). Its texts are never control tokens.
+unisonic_status unisonic_chat_set_tools(unisonic_chat *chat, const char *json, size_t json_len, unisonic_error **error);
 
 // Token ids of the conversation, to be continued by the model.
 unisonic_status unisonic_chat_encode(unisonic_chat *chat,
@@ -608,8 +618,9 @@ unisonic_status unisonic_chat_encode(unisonic_chat *chat,
 // Frees a conversation; NULL is fine.
 unisonic_status unisonic_chat_free(unisonic_chat *chat);
 
-// Loads the model of a GGUF file, of which `path` may be any shard. `path` is the path's bytes on Unix, whatever they are, and UTF-8
-// elsewhere; it need not end with a NUL. Free the model with unisonic_model_free.
+// Loads the model of a GGUF file, of which `path` may be any shard. `path` is the path's bytes on Unix,
+// whatever they are, and UTF-8 elsewhere; it need not end with a NUL. Free the model with
+// unisonic_model_free.
 unisonic_status unisonic_model_load(unisonic_library *library,
                                     const char *path,
                                     size_t path_len,
@@ -623,13 +634,15 @@ unisonic_status unisonic_model_tokenizer(unisonic_model *model, unisonic_tokeniz
 // Describes a model into `info`, whose struct_size is set.
 unisonic_status unisonic_model_get_info(unisonic_model *model, unisonic_model_info *info, unisonic_error **error);
 
-// What a model takes, into `memory`, whose struct_size is set. Waits for the call that runs the model, if one does.
+// What a model takes, into `memory`, whose struct_size is set. Waits for the call that runs the model, if
+// one does.
 unisonic_status unisonic_model_get_memory(unisonic_model *model, unisonic_model_memory *memory, unisonic_error **error);
 
 // Frees a model; NULL is fine. Its memory goes when its sessions and batches are freed too.
 unisonic_status unisonic_model_free(unisonic_model *model);
 
-// A sampler, of one answer: its constraint begins where it chooses first. Free it with unisonic_sampler_free.
+// A sampler, of one answer: its constraint begins where it chooses first. Free it with
+// unisonic_sampler_free.
 unisonic_status unisonic_sampler_new(unisonic_model *model,
                                      const unisonic_sampler_options *sampler_options,
                                      unisonic_sampler **sampler,
@@ -644,7 +657,8 @@ const uint32_t *unisonic_completion_tokens(unisonic_completion *completion);
 // Number of tokens.
 size_t unisonic_completion_len_tokens(unisonic_completion *completion);
 
-// The text: UTF-8 with a NUL behind it, until the completion is freed; NULL if it is none. A NUL that the model says is U+FFFD.
+// The text: UTF-8 with a NUL behind it, until the completion is freed; NULL if it is none. A NUL that the
+// model says is U+FFFD.
 const char *unisonic_completion_text(unisonic_completion *completion);
 
 // Bytes of the text, without the NUL.
@@ -653,9 +667,9 @@ size_t unisonic_completion_text_len(unisonic_completion *completion);
 // Why it ended; UNISONIC_STOP_CANCELLED if it is no completion.
 unisonic_stop unisonic_completion_stop(unisonic_completion *completion);
 
-// The receipt, if one was asked for: JSON with a NUL behind it, until the completion is freed; otherwise NULL. It names the model by
-// digest, the options and the tokens, and has a digest of all logits: unisonic_receipt_verify and `unisonic verify` recompute
-// it.
+// The receipt, if one was asked for: JSON with a NUL behind it, until the completion is freed; otherwise
+// NULL. It names the model by digest, the options and the tokens, and has a digest of all logits:
+// unisonic_receipt_verify and `unisonic verify` recompute it.
 const char *unisonic_completion_receipt(unisonic_completion *completion);
 
 // Frees a completion; NULL is fine.
@@ -667,22 +681,23 @@ unisonic_status unisonic_session_new(unisonic_model *model,
                                      unisonic_session **session,
                                      unisonic_error **error);
 
-// Appends tokens and runs them: afterwards unisonic_session_get_logits says what may follow. `cancel` may be NULL.
+// Appends tokens and runs them: afterwards unisonic_session_get_logits says what may follow. `cancel` may be
+// NULL.
 unisonic_status unisonic_session_append(unisonic_session *session,
                                         const uint32_t *tokens,
                                         size_t tokens_len,
                                         unisonic_cancel *cancel,
                                         unisonic_error **error);
 
-// Copies the logits that follow the last token: `logits_len` is vocab_len of unisonic_model_info. Runs the last token if that
-// was not done, as after a generation.
+// Copies the logits that follow the last token: `logits_len` is vocab_len of unisonic_model_info. Runs the
+// last token if that was not done, as after a generation.
 unisonic_status unisonic_session_get_logits(unisonic_session *session,
                                             float *logits,
                                             size_t logits_len,
                                             unisonic_error **error);
 
-// The token that the sampler chooses to follow the last one; it is not appended. UNISONIC_NO_TOKEN if the sampler's constraint
-// allows nothing more.
+// The token that the sampler chooses to follow the last one; it is not appended. UNISONIC_NO_TOKEN if the
+// sampler's constraint allows nothing more.
 unisonic_status unisonic_session_sample(unisonic_session *session,
                                         unisonic_sampler *sampler,
                                         uint32_t *token,
@@ -702,14 +717,13 @@ unisonic_status unisonic_session_truncate(unisonic_session *session, size_t len,
 // A session with the same tokens, which then goes its own way. What was computed is shared where it can be.
 unisonic_status unisonic_session_fork(unisonic_session *session, unisonic_session **fork, unisonic_error **error);
 
-// The session as bytes, for unisonic_session_restore in any process and on any device: tokens, keys and values, and how the last
-// answer was chosen. The same as `unisonic run --save-session`. Reads the model's file once, for its digest.
-unisonic_status unisonic_session_save(unisonic_session *session,
-                                      unisonic_buffer **bytes,
-                                      unisonic_error **error);
+// The session as bytes, for unisonic_session_restore in any process and on any device: tokens, keys and
+// values, and how the last answer was chosen. The same as `unisonic run --save-session`. Reads the model's
+// file once, for its digest.
+unisonic_status unisonic_session_save(unisonic_session *session, unisonic_buffer **bytes, unisonic_error **error);
 
-// A session from the bytes that unisonic_session_save or `unisonic run --save-session` gave: UNISONIC_STATUS_MISMATCH for
-// those of another model or arithmetic, and for damaged ones.
+// A session from the bytes that unisonic_session_save or `unisonic run --save-session` gave:
+// UNISONIC_STATUS_MISMATCH for those of another model or arithmetic, and for damaged ones.
 unisonic_status unisonic_session_restore(unisonic_model *model,
                                          const unisonic_session_options *session_options,
                                          const uint8_t *bytes,
@@ -720,11 +734,12 @@ unisonic_status unisonic_session_restore(unisonic_model *model,
 // Frees a session; NULL is fine.
 unisonic_status unisonic_session_free(unisonic_session *session);
 
-// Appends a prompt to a session and continues it. The session then holds prompt and answer. Callbacks come while this call runs the
-// model: in them the model cannot be run, but tokenizers, cancel switches and other models can be used.
+// Appends a prompt to a session and continues it. The session then holds prompt and answer. Callbacks come
+// while this call runs the model: in them the model cannot be run, but tokenizers, cancel switches and other
+// models can be used.
 //
-// A generation that is cancelled is no failure: the completion has what there was (UNISONIC_STOP_CANCELLED). `completion` may be NULL
-// if nobody wants it. Free it with unisonic_completion_free.
+// A generation that is cancelled is no failure: the completion has what there was (UNISONIC_STOP_CANCELLED).
+// `completion` may be NULL if nobody wants it. Free it with unisonic_completion_free.
 unisonic_status unisonic_session_generate(unisonic_session *session,
                                           const uint32_t *prompt,
                                           size_t prompt_len,
@@ -738,8 +753,8 @@ unisonic_status unisonic_batch_new(unisonic_model *model,
                                    unisonic_batch **batch,
                                    unisonic_error **error);
 
-// Adds a request, from any thread and also while the batch runs, in callbacks too. `request` is set to its number: 1, 2 and so
-// on. Callbacks come from the call that runs the batch.
+// Adds a request, from any thread and also while the batch runs, in callbacks too. `request` is set to its
+// number: 1, 2 and so on. Callbacks come from the call that runs the batch.
 unisonic_status unisonic_batch_add(unisonic_batch *batch,
                                    const uint32_t *prompt,
                                    size_t prompt_len,
@@ -747,17 +762,15 @@ unisonic_status unisonic_batch_add(unisonic_batch *batch,
                                    uint64_t *request,
                                    unisonic_error **error);
 
-// Runs one step of the model for all requests and calls their callbacks. `more` is set to 1 if there is more to do, otherwise
-// to 0. An error is of the device, not of a request, and the step may be tried again.
-unisonic_status unisonic_batch_step(unisonic_batch *batch,
-                                    uint32_t *more,
-                                    unisonic_error **error);
+// Runs one step of the model for all requests and calls their callbacks. `more` is set to 1 if there is more
+// to do, otherwise to 0. An error is of the device, not of a request, and the step may be tried again.
+unisonic_status unisonic_batch_step(unisonic_batch *batch, uint32_t *more, unisonic_error **error);
 
 // Runs steps until all requests have ended.
 unisonic_status unisonic_batch_run(unisonic_batch *batch, unisonic_error **error);
 
-// What a request came to: its completion, which then is the caller's, or its error. UNISONIC_STATUS_BUSY while it has not ended. A
-// request can be taken once.
+// What a request came to: its completion, which then is the caller's, or its error. UNISONIC_STATUS_BUSY
+// while it has not ended. A request can be taken once.
 unisonic_status unisonic_batch_take(unisonic_batch *batch,
                                     uint64_t request,
                                     unisonic_completion **completion,
@@ -766,17 +779,17 @@ unisonic_status unisonic_batch_take(unisonic_batch *batch,
 // Frees a batch and ends its requests; NULL is fine.
 unisonic_status unisonic_batch_free(unisonic_batch *batch);
 
-// Recomputes a receipt (JSON), into `verdict`, whose struct_size is set. That something differs is no failure;
-// UNISONIC_STATUS_MISMATCH is for a receipt that is damaged, or of another model or arithmetic. Reads the model's file once, for
-// its digest.
+// Recomputes a receipt (JSON), into `verdict`, whose struct_size is set. That something differs is no
+// failure; UNISONIC_STATUS_MISMATCH is for a receipt that is damaged, or of another model or arithmetic.
+// Reads the model's file once, for its digest.
 unisonic_status unisonic_receipt_verify(unisonic_model *model,
                                         const char *receipt,
                                         size_t receipt_len,
                                         unisonic_verdict *verdict,
                                         unisonic_error **error);
 
-// The embedding of token ids: fails with UNISONIC_STATUS_UNSUPPORTED, and a message that says why. It is here so that programs can
-// ask for it, and get it from the version of the library that has it.
+// The embedding of token ids: fails with UNISONIC_STATUS_UNSUPPORTED, and a message that says why. It is
+// here so that programs can ask for it, and get it from the version of the library that has it.
 unisonic_status unisonic_model_embed(unisonic_model *model,
                                      const uint32_t *tokens,
                                      size_t tokens_len,

@@ -19,7 +19,8 @@ use crate::options::{self, SizeTagged, unisonic_text};
 use crate::sampler::{Choice, unisonic_sampler_options};
 use crate::tokenizer::UNISONIC_NO_TOKEN;
 
-/// A token that was chosen, with the text that it lets out. What it points to lives until the callback returns.
+/// A token that was chosen, with the text that it lets out. What it points to lives until the callback
+/// returns.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct unisonic_token_event {
@@ -39,8 +40,8 @@ pub struct unisonic_token_event {
     pub index: u32,
 }
 
-/// Takes a token. Returns UNISONIC_CONTINUE, UNISONIC_STOP for an answer that ends with this token, anything else for a generation that
-/// fails with UNISONIC_STATUS_CALLBACK_FAILED.
+/// Takes a token. Returns UNISONIC_CONTINUE, UNISONIC_STOP for an answer that ends with this token, anything
+/// else for a generation that fails with UNISONIC_STATUS_CALLBACK_FAILED.
 pub type unisonic_token_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, event: *const unisonic_token_event) -> i32>;
 

@@ -21,8 +21,8 @@ use crate::requests::InFlight;
 use crate::status::unisonic_status;
 use crate::turns::broken;
 
-/// Requests that share the steps of a model. Which of them meet in a step changes no bit of an answer. Several batches of a
-/// model share steps too.
+/// Requests that share the steps of a model. Which of them meet in a step changes no bit of an answer.
+/// Several batches of a model share steps too.
 pub struct unisonic_batch {
     _opaque: (),
 }
@@ -259,8 +259,8 @@ pub unsafe extern "C" fn unisonic_batch_new(
     }
 }
 
-/// Adds a request, from any thread and also while the batch runs, in callbacks too. `request` is set to its number: 1, 2 and so
-/// on. Callbacks come from the call that runs the batch.
+/// Adds a request, from any thread and also while the batch runs, in callbacks too. `request` is set to its
+/// number: 1, 2 and so on. Callbacks come from the call that runs the batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_batch_add(
     batch: *mut unisonic_batch,
@@ -293,8 +293,8 @@ pub unsafe extern "C" fn unisonic_batch_add(
     }
 }
 
-/// Runs one step of the model for all requests and calls their callbacks. `more` is set to 1 if there is more to do, otherwise
-/// to 0. An error is of the device, not of a request, and the step may be tried again.
+/// Runs one step of the model for all requests and calls their callbacks. `more` is set to 1 if there is more
+/// to do, otherwise to 0. An error is of the device, not of a request, and the step may be tried again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_batch_step(
     batch: *mut unisonic_batch,
@@ -327,8 +327,8 @@ pub unsafe extern "C" fn unisonic_batch_run(
     }
 }
 
-/// What a request came to: its completion, which then is the caller's, or its error. UNISONIC_STATUS_BUSY while it has not ended. A
-/// request can be taken once.
+/// What a request came to: its completion, which then is the caller's, or its error. UNISONIC_STATUS_BUSY
+/// while it has not ended. A request can be taken once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_batch_take(
     batch: *mut unisonic_batch,

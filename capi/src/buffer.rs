@@ -43,7 +43,8 @@ impl Buffer {
     }
 }
 
-/// The bytes of a buffer, with a NUL behind them, until it is freed; NULL if it is no buffer, or one of token ids.
+/// The bytes of a buffer, with a NUL behind them, until it is freed; NULL if it is no buffer, or one of token
+/// ids.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_buffer_data(buffer: *mut unisonic_buffer) -> *const u8 {
     // SAFETY: the promises of the header.

@@ -14,7 +14,8 @@ pub const UNISONIC_STOP: i32 = 1;
 #[derive(Clone, Copy)]
 pub(crate) struct User(pub *mut c_void);
 
-// SAFETY: the library does not look at it. That callbacks may come from other threads is said where they are taken.
+// SAFETY: the library does not look at it. That callbacks may come from other threads is said where they are
+// taken.
 unsafe impl Send for User {}
 // SAFETY: as above.
 unsafe impl Sync for User {}

@@ -10,8 +10,8 @@ use crate::library::{Library, unisonic_library};
 use crate::options;
 use crate::status::unisonic_status;
 
-/// A switch that ends the calls that were given it. It may be used from any thread, and from callbacks, while they run; not from
-/// a signal handler.
+/// A switch that ends the calls that were given it. It may be used from any thread, and from callbacks, while
+/// they run; not from a signal handler.
 pub struct unisonic_cancel {
     _opaque: (),
 }
@@ -42,6 +42,12 @@ impl Cancel {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Asks for the end.
+    #[cfg(test)]
+    pub(crate) fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// An error if someone asked for the end.
     pub(crate) fn check(cancel: Option<&Self>) -> Result {
         match cancel.is_some_and(Self::is_requested) {
@@ -68,7 +74,8 @@ pub unsafe extern "C" fn unisonic_cancel_new(
     }
 }
 
-/// Switches it on: calls that have it end at the next step of the model, and so do those that get it until it is reset.
+/// Switches it on: calls that have it end at the next step of the model, and so do those that get it until it
+/// is reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_cancel_request(
     cancel: *mut unisonic_cancel,

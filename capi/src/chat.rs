@@ -76,8 +76,8 @@ pub unsafe extern "C" fn unisonic_chat_new(
     }
 }
 
-/// Appends a message. `role` is "system", "user", "assistant", "tool" or what else the template knows. What `content` says is text
-/// and never a control token.
+/// Appends a message. `role` is "system", "user", "assistant", "tool" or what else the template knows. What
+/// `content` says is text and never a control token.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_chat_add(
     chat: *mut unisonic_chat,
@@ -99,8 +99,8 @@ pub unsafe extern "C" fn unisonic_chat_add(
     }
 }
 
-/// Sets the tools that the model may call: a JSON list, as the template's model was trained to read it (mostly that of OpenAI's
-/// `tools`). Its texts are never control tokens.
+/// Sets the tools that the model may call: a JSON list, as the template's model was trained to read it
+/// (mostly that of OpenAI's `tools`). Its texts are never control tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_chat_set_tools(
     chat: *mut unisonic_chat,

@@ -89,7 +89,8 @@ pub unsafe extern "C" fn unisonic_completion_len_tokens(completion: *mut unisoni
     answer(0, |entry| unsafe { Ok(entry.object::<Completion>(completion)?.tokens.len()) })
 }
 
-/// The text: UTF-8 with a NUL behind it, until the completion is freed; NULL if it is none. A NUL that the model says is U+FFFD.
+/// The text: UTF-8 with a NUL behind it, until the completion is freed; NULL if it is none. A NUL that the
+/// model says is U+FFFD.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_completion_text(completion: *mut unisonic_completion) -> *const c_char {
     // SAFETY: the promises of the header.
@@ -110,9 +111,9 @@ pub unsafe extern "C" fn unisonic_completion_stop(completion: *mut unisonic_comp
     answer(unisonic_stop::Cancelled, |entry| unsafe { Ok(entry.object::<Completion>(completion)?.stop) })
 }
 
-/// The receipt, if one was asked for: JSON with a NUL behind it, until the completion is freed; otherwise NULL. It names the model by
-/// digest, the options and the tokens, and has a digest of all logits: unisonic_receipt_verify and `unisonic verify` recompute
-/// it.
+/// The receipt, if one was asked for: JSON with a NUL behind it, until the completion is freed; otherwise
+/// NULL. It names the model by digest, the options and the tokens, and has a digest of all logits:
+/// unisonic_receipt_verify and `unisonic verify` recompute it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_completion_receipt(completion: *mut unisonic_completion) -> *const c_char {
     // SAFETY: the promises of the header.

@@ -51,8 +51,8 @@ pub unsafe extern "C" fn unisonic_detokenizer_new(
     }
 }
 
-/// The characters that a token completes, into a buffer; with UNISONIC_NO_TOKEN what is left at the end of the text, after which
-/// another may begin.
+/// The characters that a token completes, into a buffer; with UNISONIC_NO_TOKEN what is left at the end of
+/// the text, after which another may begin.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_detokenizer_push(
     detokenizer: *mut unisonic_detokenizer,

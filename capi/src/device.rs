@@ -96,8 +96,8 @@ impl Found {
     }
 }
 
-/// Finds all devices, those that cannot be used too, with the reason. Asks drivers, which can take seconds and, of some drivers of
-/// GPUs, prints to stderr. Free the list with unisonic_device_list_free.
+/// Finds all devices, those that cannot be used too, with the reason. Asks drivers, which can take seconds
+/// and, of some drivers of GPUs, prints to stderr. Free the list with unisonic_device_list_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_device_list_new(
     library: *mut unisonic_library,

@@ -6,8 +6,8 @@ use crate::model::{Model, unisonic_model};
 use crate::options;
 use crate::status::unisonic_status;
 
-/// The embedding of token ids: fails with UNISONIC_STATUS_UNSUPPORTED, and a message that says why. It is here so that programs can
-/// ask for it, and get it from the version of the library that has it.
+/// The embedding of token ids: fails with UNISONIC_STATUS_UNSUPPORTED, and a message that says why. It is
+/// here so that programs can ask for it, and get it from the version of the library that has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_model_embed(
     model: *mut unisonic_model,

@@ -26,11 +26,10 @@ pub(crate) struct Entry {
     log: RefCell<Option<DefaultGuard>>,
 }
 
-/// Runs the body of a function: its error becomes a status and an object, and so does a panic. Meanwhile the thread computes
-/// in the default floating-point mode.
+/// Runs the body of a function: its error becomes a status and an object, and so does a panic. Meanwhile the
+/// thread computes in the default floating-point mode.
 ///
-/// # Safety
-/// `error` is NULL or may be written.
+/// # Safety `error` is NULL or may be written.
 pub(crate) unsafe fn entry(
     error: *mut *mut unisonic_error,
     body: impl FnOnce(&Entry) -> Result,
@@ -69,8 +68,8 @@ pub(crate) fn answer<T>(otherwise: T, body: impl FnOnce(&Entry) -> Result<T>) ->
 impl Entry {
     /// The object of a handle; what is logged from here on is its library's.
     ///
-    /// # Safety
-    /// The handle is NULL or one that this library gave out, freed or not, or points to memory that can be read.
+    /// # Safety The handle is NULL or one that this library gave out, freed or not, or points to memory that
+    /// can be read.
     pub(crate) unsafe fn object<T: Object>(&self, handle: *const T::Handle) -> Result<Arc<T>> {
         // SAFETY: the caller says so.
         let (object, library) = unsafe { handle::get::<T>(handle) }?;
@@ -140,8 +139,8 @@ fn internal() -> Error {
     )
 }
 
-/// Panics of calls and of our threads say nothing on stderr: they become errors. The hook is that of the copy of Rust's runtime
-/// which is part of the library; it hands on what is not ours.
+/// Panics of calls and of our threads say nothing on stderr: they become errors. The hook is that of the copy
+/// of Rust's runtime which is part of the library; it hands on what is not ours.
 fn catch_panics_quietly() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -163,4 +162,43 @@ fn catch_panics_quietly() {
 /// Whether a thread of this name is one of ours, as one without a name is.
 fn is_ours(name: &str) -> bool {
     name.starts_with("unisonic") || name == "kv-dir"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+    use crate::error::{unisonic_error_free, unisonic_error_message, unisonic_error_status};
+
+    #[test]
+    fn a_panic_is_an_error_that_says_where() {
+        let mut error = std::ptr::null_mut();
+        // SAFETY: the error is written to a variable, and freed once.
+        unsafe {
+            let status = entry(&raw mut error, |_| panic!("on purpose"));
+            assert_eq!((status, unisonic_error_status(error)), (unisonic_status::Internal, status));
+            let message = CStr::from_ptr(unisonic_error_message(error)).to_str().unwrap();
+            assert!(message.contains("on purpose") && message.contains("entry.rs"), "{message}");
+            unisonic_error_free(error);
+            // The next call is not disturbed by it.
+            assert_eq!(entry(&raw mut error, |_| Ok(())), unisonic_status::Ok);
+            assert!(error.is_null());
+        }
+        assert_eq!((DEPTH.get(), HOST.get()), (0, None));
+    }
+
+    #[test]
+    fn a_call_within_a_callback_leaves_the_outer_one_as_it_was() {
+        // SAFETY: NULL.
+        let status = unsafe {
+            entry(std::ptr::null_mut(), |_| {
+                let outer = HOST.get();
+                as_host(|| entry(std::ptr::null_mut(), |_| panic!("within")));
+                assert_eq!((HOST.get(), DEPTH.get()), (outer, 1));
+                Ok(())
+            })
+        };
+        assert_eq!(status, unisonic_status::Ok);
+    }
 }

@@ -76,8 +76,8 @@ pub unsafe extern "C" fn unisonic_error_status(error: *const unisonic_error) -> 
     unsafe { self::error(error) }.map_or(unisonic_status::InvalidHandle, |error| error.status)
 }
 
-/// What happened, what was expected, what was found and what to do: UTF-8 with a NUL behind it, until the error is
-/// freed. Empty for NULL.
+/// What happened, what was expected, what was found and what to do: UTF-8 with a NUL behind it, until the
+/// error is freed. Empty for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_error_message(error: *const unisonic_error) -> *const c_char {
     // SAFETY: as the header asks.

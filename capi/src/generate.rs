@@ -16,11 +16,12 @@ use crate::session::{Sequence, Session, unisonic_session};
 use crate::status::unisonic_status;
 use crate::turns::broken;
 
-/// Appends a prompt to a session and continues it. The session then holds prompt and answer. Callbacks come while this call runs the
-/// model: in them the model cannot be run, but tokenizers, cancel switches and other models can be used.
+/// Appends a prompt to a session and continues it. The session then holds prompt and answer. Callbacks come
+/// while this call runs the model: in them the model cannot be run, but tokenizers, cancel switches and other
+/// models can be used.
 ///
-/// A generation that is cancelled is no failure: the completion has what there was (UNISONIC_STOP_CANCELLED). `completion` may be NULL
-/// if nobody wants it. Free it with unisonic_completion_free.
+/// A generation that is cancelled is no failure: the completion has what there was (UNISONIC_STOP_CANCELLED).
+/// `completion` may be NULL if nobody wants it. Free it with unisonic_completion_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_session_generate(
     session: *mut unisonic_session,

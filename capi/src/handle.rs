@@ -1,9 +1,10 @@
 //! Handles: places in a table that belongs to a library handle.
 //!
-//! A handle is the address of a [`Place`]. A place keeps its address as long as any handle of its library handle is
-//! alive, and one that was freed is not used again at once, so that a handle is told from a freed one, from one of another
-//! kind, and mostly from what is no handle at all. The object is counted: whoever uses it in another thread while it is freed
-//! keeps it until the call ends, and an object keeps what it is made of, so handles may be freed in any order.
+//! A handle is the address of a [`Place`]. A place keeps its address as long as any handle of its library
+//! handle is alive, and one that was freed is not used again at once, so that a handle is told from a freed
+//! one, from one of another kind, and mostly from what is no handle at all. The object is counted: whoever
+//! uses it in another thread while it is freed keeps it until the call ends, and an object keeps what it is
+//! made of, so handles may be freed in any order.
 //!
 //! The library handle is a place of its own table. The table lives until the last of its places is empty.
 
@@ -171,11 +172,10 @@ pub(crate) unsafe fn get<T: Object>(handle: *const T::Handle) -> Result<(Arc<T>,
     Ok((object.map_err(|_| of_another_kind(T::NAME, held.name))?, Arc::clone(&held.library)))
 }
 
-/// Takes the object out of a handle; with the library handle that it belongs to, so that the caller decides where both are
-/// dropped.
+/// Takes the object out of a handle; with the library handle that it belongs to, so that the caller decides
+/// where both are dropped.
 ///
-/// # Safety
-/// As of [`get`].
+/// # Safety As of [`get`].
 pub(crate) unsafe fn take<T: Object>(handle: *mut T::Handle) -> Result<(Arc<T>, Arc<Library>)> {
     // SAFETY: the caller says so.
     let place = unsafe { place::<T>(handle) }?;

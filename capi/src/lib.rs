@@ -1,12 +1,13 @@
 //! The C ABI: `libunisonic.so` and `include/unisonic.h`.
 //!
-//! What a function does is said where it is declared, and cbindgen copies that into the header. The rules that all share are
-//! code in four places, and docs/decisions/0018-c-abi.md says why they are as they are:
+//! What a function does is said where it is declared, and cbindgen copies that into the header. The rules
+//! that all share are code in four places, and docs/decisions/0018-c-abi.md says why they are as they are:
 //!
-//! - `entry`: each function is a closure run by `entry::entry`. No panic leaves it, its error becomes a status and an error
-//!   object, the host's floating-point mode is put away meanwhile, and what is logged goes to the library handle's callback.
-//! - `handle`: handles are places in a table of the library handle, so that one that was freed, or is of another kind, is
-//!   told from one that is good.
+//! - `entry`: each function is a closure run by `entry::entry`. No panic leaves it, its error becomes a
+//!   status and an error object, the host's floating-point mode is put away meanwhile, and what is logged
+//!   goes to the library handle's callback.
+//! - `handle`: handles are places in a table of the library handle, so that one that was freed, or is of
+//!   another kind, is told from one that is good.
 //! - `options`: structs that callers fill in begin with their size, and grow at their end.
 //! - `callback`: how the host is called.
 //!

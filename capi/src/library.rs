@@ -14,12 +14,13 @@ use crate::log::{LogSink, unisonic_log_fn};
 use crate::options::{self, SizeTagged};
 use crate::status::unisonic_status;
 
-/// Version of the ABI that this header describes: 65536 times the major version, by which ABIs do not fit each other and which is
-/// the number of libunisonic.so, plus the minor version, which grows with every addition.
+/// Version of the ABI that this header describes: 65536 times the major version, by which ABIs do not fit
+/// each other and which is the number of libunisonic.so, plus the minor version, which grows with every
+/// addition.
 pub const UNISONIC_ABI_VERSION: u32 = 1;
 
-/// What calls have in common: where lines of the log go, where compiled kernels are kept, and the table of handles. Several in
-/// one process know nothing of each other.
+/// What calls have in common: where lines of the log go, where compiled kernels are kept, and the table of
+/// handles. Several in one process know nothing of each other.
 pub struct unisonic_library {
     _opaque: (),
 }
@@ -30,11 +31,13 @@ pub struct unisonic_library {
 pub struct unisonic_library_options {
     /// sizeof(unisonic_library_options).
     pub struct_size: usize,
-    /// Takes the lines of the log; NULL: nobody does. It may be called from any thread that calls the library.
+    /// Takes the lines of the log; NULL: nobody does. It may be called from any thread that calls the
+    /// library.
     pub log: unisonic_log_fn,
     /// Given to `log`.
     pub log_user: *mut c_void,
-    /// Folder for compiled kernels and other things that the next start need not make again; NULL: nothing is kept.
+    /// Folder for compiled kernels and other things that the next start need not make again; NULL: nothing is
+    /// kept.
     pub cache_path: *const c_char,
     /// Bytes of `cache_path`.
     pub cache_path_len: usize,
@@ -77,8 +80,8 @@ impl Library {
     }
 }
 
-/// Version of the ABI of the library that runs: at least UNISONIC_ABI_VERSION of the header, and of the same major version, or
-/// unisonic_library_open refuses.
+/// Version of the ABI of the library that runs: at least UNISONIC_ABI_VERSION of the header, and of the same
+/// major version, or unisonic_library_open refuses.
 #[unsafe(no_mangle)]
 pub extern "C" fn unisonic_abi_version() -> u32 {
     UNISONIC_ABI_VERSION
@@ -91,8 +94,8 @@ pub extern "C" fn unisonic_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// A library handle. `abi_version` is UNISONIC_ABI_VERSION, as the caller was compiled with it: UNISONIC_STATUS_VERSION where this
-/// library does not serve it. Close it with unisonic_library_close.
+/// A library handle. `abi_version` is UNISONIC_ABI_VERSION, as the caller was compiled with it:
+/// UNISONIC_STATUS_VERSION where this library does not serve it. Close it with unisonic_library_close.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_library_open(
     abi_version: u32,
@@ -123,8 +126,8 @@ pub unsafe extern "C" fn unisonic_library_open(
     }
 }
 
-/// Closes a library handle; NULL is fine. What was made with it and not freed stays, and so does the log callback until
-/// the last of it is freed.
+/// Closes a library handle; NULL is fine. What was made with it and not freed stays, and so does the log
+/// callback until the last of it is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_library_close(library: *mut unisonic_library) -> unisonic_status {
     // SAFETY: the promises of the header.

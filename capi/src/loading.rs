@@ -12,8 +12,9 @@ use crate::cancel::Cancel;
 use crate::entry::as_host;
 use crate::error::Result;
 
-/// Is told how many bytes of the weights are loaded, from any thread, never twice at a time. Returns 0 to go on, 1 to end loading
-/// with UNISONIC_STATUS_CANCELLED, anything else to end it with UNISONIC_STATUS_CALLBACK_FAILED.
+/// Is told how many bytes of the weights are loaded, from any thread, never twice at a time. Returns 0 to go
+/// on, 1 to end loading with UNISONIC_STATUS_CANCELLED, anything else to end it with
+/// UNISONIC_STATUS_CALLBACK_FAILED.
 pub type unisonic_progress_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, loaded_len_bytes: u64, total_len_bytes: u64) -> i32>;
 

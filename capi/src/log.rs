@@ -28,8 +28,8 @@ pub enum unisonic_log_level {
     Trace = 5,
 }
 
-/// Takes a line of the log: UTF-8 with a NUL behind its `len` bytes, until the callback returns. Comes from the thread
-/// that calls the library, during the call.
+/// Takes a line of the log: UTF-8 with a NUL behind its `len` bytes, until the callback returns. Comes from
+/// the thread that calls the library, during the call.
 pub type unisonic_log_fn = Option<
     unsafe extern "C" fn(user: *mut c_void, level: unisonic_log_level, message: *const c_char, len: usize),
 >;

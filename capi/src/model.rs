@@ -28,8 +28,8 @@ use crate::turns::{Turn, Turns};
 
 /// A model on a device.
 ///
-/// One call at a time runs it; others wait for their turn, and may be cancelled meanwhile. Many requests at once go through
-/// unisonic_batch.
+/// One call at a time runs it; others wait for their turn, and may be cancelled meanwhile. Many requests at
+/// once go through unisonic_batch.
 pub struct unisonic_model {
     _opaque: (),
 }
@@ -213,8 +213,9 @@ fn file_digest(path: &Path) -> Result<Digest> {
     Ok(Digest(sha256.finalize().into()))
 }
 
-/// Loads the model of a GGUF file, of which `path` may be any shard. `path` is the path's bytes on Unix, whatever they are, and UTF-8
-/// elsewhere; it need not end with a NUL. Free the model with unisonic_model_free.
+/// Loads the model of a GGUF file, of which `path` may be any shard. `path` is the path's bytes on Unix,
+/// whatever they are, and UTF-8 elsewhere; it need not end with a NUL. Free the model with
+/// unisonic_model_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_model_load(
     library: *mut unisonic_library,
@@ -358,7 +359,8 @@ pub unsafe extern "C" fn unisonic_model_get_info(
     }
 }
 
-/// What a model takes, into `memory`, whose struct_size is set. Waits for the call that runs the model, if one does.
+/// What a model takes, into `memory`, whose struct_size is set. Waits for the call that runs the model, if
+/// one does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_model_get_memory(
     model: *mut unisonic_model,

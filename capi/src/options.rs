@@ -7,7 +7,8 @@ use std::slice;
 
 use crate::error::{Error, Result};
 
-/// A text with its length, in structs that do not grow. What the library gives out is UTF-8 and has a NUL behind it.
+/// A text with its length, in structs that do not grow. What the library gives out is UTF-8 and has a NUL
+/// behind it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct unisonic_text {
@@ -66,7 +67,8 @@ unsafe fn len_bytes<T: SizeTagged>(tagged: *const T) -> Result<usize> {
 pub(crate) unsafe fn read<T: SizeTagged>(options: *const T) -> Result<T> {
     let mut own = MaybeUninit::<T>::zeroed();
     if !options.is_null() {
-        // SAFETY: the caller says so; both have the bytes that are copied, and those behind ours are the caller's.
+        // SAFETY: the caller says so; both have the bytes that are copied, and those behind ours are the
+        // caller's.
         unsafe {
             let len = len_bytes(options)?;
             let theirs = slice::from_raw_parts(options.cast::<u8>(), len);

@@ -21,7 +21,8 @@ pub struct unisonic_verdict {
     pub step: u64,
     /// Position of that token in its sequence.
     pub position: u64,
-    /// 1 if all tokens, and the bits of all logits that they were chosen from, are the receipt's; otherwise 0.
+    /// 1 if all tokens, and the bits of all logits that they were chosen from, are the receipt's; otherwise
+    /// 0.
     pub equal: u32,
     /// The token in the receipt.
     pub expected: u32,
@@ -37,9 +38,9 @@ unsafe impl SizeTagged for unisonic_verdict {
     const FIRST_LEN_BYTES: usize = size_of::<Self>();
 }
 
-/// Recomputes a receipt (JSON), into `verdict`, whose struct_size is set. That something differs is no failure;
-/// UNISONIC_STATUS_MISMATCH is for a receipt that is damaged, or of another model or arithmetic. Reads the model's file once, for
-/// its digest.
+/// Recomputes a receipt (JSON), into `verdict`, whose struct_size is set. That something differs is no
+/// failure; UNISONIC_STATUS_MISMATCH is for a receipt that is damaged, or of another model or arithmetic.
+/// Reads the model's file once, for its digest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_receipt_verify(
     model: *mut unisonic_model,

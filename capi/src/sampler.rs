@@ -38,8 +38,8 @@ pub struct unisonic_logit_bias {
     pub reserved: u32,
 }
 
-/// How tokens are chosen. All 0 is greedy: the largest logit, of equals the lowest id. The order is: penalties, logit bias,
-/// constraint, top_n_sigma, top_k, typical, top_p, min_p, temperature, draw.
+/// How tokens are chosen. All 0 is greedy: the largest logit, of equals the lowest id. The order is:
+/// penalties, logit bias, constraint, top_n_sigma, top_k, typical, top_p, min_p, temperature, draw.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct unisonic_sampler_options {
@@ -51,17 +51,20 @@ pub struct unisonic_sampler_options {
     pub top_p: f64,
     /// Keeps tokens at least this fraction as probable as the most probable one, up to 1; 0: all.
     pub min_p: f64,
-    /// Keeps the tokens whose surprisal is nearest to the entropy and that together reach this share, up to 1; 0: all.
+    /// Keeps the tokens whose surprisal is nearest to the entropy and that together reach this share, up to
+    /// 1; 0: all.
     pub typical: f64,
     /// Keeps logits within so many standard deviations of the largest, up to 64; 0: all.
     pub top_n_sigma: f64,
-    /// Divides positive logits of tokens in the window and multiplies others, in [1/1024, 1024]; 0: 1, which changes nothing.
+    /// Divides positive logits of tokens in the window and multiplies others, in [1/1024, 1024]; 0: 1, which
+    /// changes nothing.
     pub repeat_penalty: f64,
     /// Subtracted from logits of tokens in the window, in [-1024, 1024].
     pub presence_penalty: f64,
     /// Subtracted from logits of tokens in the window for each time they occur there, in [-1024, 1024].
     pub frequency_penalty: f64,
-    /// A draw depends on it, on the position of the token in its sequence and on the logits, and on nothing else.
+    /// A draw depends on it, on the position of the token in its sequence and on the logits, and on nothing
+    /// else.
     pub seed: u64,
     /// Biases, each token at most once.
     pub logit_bias: *const unisonic_logit_bias,
@@ -152,7 +155,8 @@ impl Choice {
         self.constraint.clone().map(|constraint| ConstrainedAnswer { start, constraint })
     }
 
-    /// Chooses the tokens that follow a prompt of `start` tokens. Without `looks_at_logits` nobody but the sampler may need them.
+    /// Chooses the tokens that follow a prompt of `start` tokens. Without `looks_at_logits` nobody but the
+    /// sampler may need them.
     pub(crate) fn sampler(
         &self,
         model: &Model,
@@ -210,7 +214,8 @@ impl Sampler {
     }
 }
 
-/// A sampler, of one answer: its constraint begins where it chooses first. Free it with unisonic_sampler_free.
+/// A sampler, of one answer: its constraint begins where it chooses first. Free it with
+/// unisonic_sampler_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_sampler_new(
     model: *mut unisonic_model,

@@ -20,8 +20,8 @@ use crate::status::unisonic_status;
 use crate::tokenizer::UNISONIC_NO_TOKEN;
 use crate::turns::{Turn, broken};
 
-/// One sequence of tokens on a model. Sessions of a model may be used from several threads; one session by one thread at
-/// a time: UNISONIC_STATUS_BUSY for others, also in callbacks of its own calls.
+/// One sequence of tokens on a model. Sessions of a model may be used from several threads; one session by
+/// one thread at a time: UNISONIC_STATUS_BUSY for others, also in callbacks of its own calls.
 ///
 /// A call that fails leaves the session as it was before.
 pub struct unisonic_session {
@@ -34,8 +34,8 @@ pub struct unisonic_session {
 pub struct unisonic_session_options {
     /// sizeof(unisonic_session_options).
     pub struct_size: usize,
-    /// Sequences that begin in the same way share what was computed for that, if they are of equal salts: whoever measures time
-    /// can tell. Any bytes.
+    /// Sequences that begin in the same way share what was computed for that, if they are of equal salts:
+    /// whoever measures time can tell. Any bytes.
     pub salt: *const c_char,
     /// Bytes of `salt`.
     pub salt_len: usize,
@@ -199,7 +199,8 @@ pub unsafe extern "C" fn unisonic_session_new(
     }
 }
 
-/// Appends tokens and runs them: afterwards unisonic_session_get_logits says what may follow. `cancel` may be NULL.
+/// Appends tokens and runs them: afterwards unisonic_session_get_logits says what may follow. `cancel` may be
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_session_append(
     session: *mut unisonic_session,
@@ -218,8 +219,8 @@ pub unsafe extern "C" fn unisonic_session_append(
     }
 }
 
-/// Copies the logits that follow the last token: `logits_len` is vocab_len of unisonic_model_info. Runs the last token if that
-/// was not done, as after a generation.
+/// Copies the logits that follow the last token: `logits_len` is vocab_len of unisonic_model_info. Runs the
+/// last token if that was not done, as after a generation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_session_get_logits(
     session: *mut unisonic_session,
@@ -244,8 +245,8 @@ pub unsafe extern "C" fn unisonic_session_get_logits(
     }
 }
 
-/// The token that the sampler chooses to follow the last one; it is not appended. UNISONIC_NO_TOKEN if the sampler's constraint
-/// allows nothing more.
+/// The token that the sampler chooses to follow the last one; it is not appended. UNISONIC_NO_TOKEN if the
+/// sampler's constraint allows nothing more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_session_sample(
     session: *mut unisonic_session,
@@ -346,8 +347,9 @@ pub unsafe extern "C" fn unisonic_session_fork(
     }
 }
 
-/// The session as bytes, for unisonic_session_restore in any process and on any device: tokens, keys and values, and how the last
-/// answer was chosen. The same as `unisonic run --save-session`. Reads the model's file once, for its digest.
+/// The session as bytes, for unisonic_session_restore in any process and on any device: tokens, keys and
+/// values, and how the last answer was chosen. The same as `unisonic run --save-session`. Reads the model's
+/// file once, for its digest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_session_save(
     session: *mut unisonic_session,
@@ -373,8 +375,8 @@ pub unsafe extern "C" fn unisonic_session_save(
     }
 }
 
-/// A session from the bytes that unisonic_session_save or `unisonic run --save-session` gave: UNISONIC_STATUS_MISMATCH for
-/// those of another model or arithmetic, and for damaged ones.
+/// A session from the bytes that unisonic_session_save or `unisonic run --save-session` gave:
+/// UNISONIC_STATUS_MISMATCH for those of another model or arithmetic, and for damaged ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_session_restore(
     model: *mut unisonic_model,

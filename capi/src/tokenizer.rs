@@ -25,8 +25,8 @@ pub const UNISONIC_NO_TOKEN: u32 = u32::MAX;
 
 /// For unisonic_tokenizer_encode: adds the tokens that the model wants in front of and behind a prompt.
 pub const UNISONIC_ENCODE_PROMPT: u32 = 1;
-/// For unisonic_tokenizer_encode: control tokens that the text spells, such as "<|im_end|>", become those tokens. Not for texts
-/// of others: they could say what only the program may say.
+/// For unisonic_tokenizer_encode: control tokens that the text spells, such as "<|im_end|>", become those
+/// tokens. Not for texts of others: they could say what only the program may say.
 pub const UNISONIC_ENCODE_SPECIALS: u32 = 2;
 /// For unisonic_tokenizer_decode: control tokens are their names; otherwise they are no text.
 pub const UNISONIC_DECODE_CONTROL: u32 = 1;
@@ -95,7 +95,8 @@ pub unsafe extern "C" fn unisonic_tokenizer_open(
     }
 }
 
-/// The token ids of a text, into a buffer. `flags` is 0 or a sum of UNISONIC_ENCODE_...; with 0 every byte of the text is text.
+/// The token ids of a text, into a buffer. `flags` is 0 or a sum of UNISONIC_ENCODE_...; with 0 every byte of
+/// the text is text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_tokenizer_encode(
     tokenizer: *mut unisonic_tokenizer,
@@ -125,8 +126,8 @@ pub unsafe extern "C" fn unisonic_tokenizer_encode(
     }
 }
 
-/// The bytes of token ids, into a buffer. They need not be UTF-8, as tokens may end within a character. `flags` is 0 or
-/// UNISONIC_DECODE_CONTROL.
+/// The bytes of token ids, into a buffer. They need not be UTF-8, as tokens may end within a character.
+/// `flags` is 0 or UNISONIC_DECODE_CONTROL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_tokenizer_decode(
     tokenizer: *mut unisonic_tokenizer,

@@ -95,6 +95,27 @@ void test_arguments(void)
     CHECK(unisonic_library_close(library) == UNISONIC_STATUS_OK);
 }
 
+/* The CPU is always there; a device that cannot be used says why. */
+void test_devices(void)
+{
+    unisonic_library *library = open_library();
+    unisonic_device_list *list = NULL;
+    unisonic_device_info info;
+    OK(unisonic_device_list_new(library, &list, &error));
+    unisonic_library_close(library);
+    size_t len = unisonic_device_list_len(list);
+    CHECK(len >= 3);
+    for (size_t i = 0; i < len; i++) {
+        memset(&info, 0, sizeof info);
+        info.struct_size = sizeof info;
+        OK(unisonic_device_list_get(list, i, &info, &error));
+        CHECK(info.name.len_bytes > 0 && info.name.len_bytes == strlen(info.name.data));
+        CHECK(i > 0 || (strcmp(info.name.data, "cpu") == 0 && info.problem.data == NULL && info.hardware.len_bytes > 0));
+    }
+    FAILS(UNISONIC_STATUS_INVALID_ARGUMENT, "but there are", unisonic_device_list_get(list, len, &info, &error));
+    CHECK(unisonic_device_list_free(list) == UNISONIC_STATUS_OK);
+}
+
 /* Handles that were freed, freed twice, of another kind, or none. */
 void test_handles(void)
 {

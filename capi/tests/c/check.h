@@ -60,6 +60,8 @@ unisonic_sampler_options drawing(uint64_t seed);
 size_t generate(unisonic_model *model, const unisonic_generate_options *options, uint32_t *tokens, size_t capacity);
 
 void test_arguments(void);
+void test_devices(void);
+void test_nulls(void);
 void test_handles(void);
 void test_structs(void);
 void test_context(void);

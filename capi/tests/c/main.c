@@ -1,4 +1,6 @@
-/* Tests of the C ABI: `abi_test MODEL [TEST...]`, all of them without names. */
+/* Tests of the C ABI: `abi_test MODEL [TEST...]`, all of them without names. ABI_TEST_DEVICE is the device, ABI_TEST_CYCLES
+ * how often `memory` loads a model (50).
+ */
 
 #include "check.h"
 
@@ -10,7 +12,7 @@ static const struct {
     const char *name;
     void (*run)(void);
 } TESTS[] = {
-    {"arguments", test_arguments},   {"handles", test_handles},     {"structs", test_structs},
+    {"arguments", test_arguments},   {"devices", test_devices},     {"nulls", test_nulls},         {"handles", test_handles},     {"structs", test_structs},
     {"context", test_context},       {"callbacks", test_callbacks}, {"out_of_memory", test_out_of_memory},
     {"sessions", test_sessions},     {"constraints", test_constraints}, {"receipts", test_receipts},
     {"batch", test_batch},           {"cancel", test_cancel},       {"threads", test_threads},
@@ -36,6 +38,17 @@ unisonic_library *open_library(void)
 unisonic_model *load(unisonic_library *library, const unisonic_load_options *options)
 {
     unisonic_model *model = NULL;
+    unisonic_load_options on_device;
+    const char *device = getenv("ABI_TEST_DEVICE");
+    memset(&on_device, 0, sizeof on_device);
+    on_device.struct_size = sizeof on_device;
+    if (options != NULL)
+        on_device = *options;
+    if (device != NULL) {
+        on_device.device = device;
+        on_device.device_len = strlen(device);
+        options = &on_device;
+    }
     OK(unisonic_model_load(library, model_path, strlen(model_path), options, &model, &error));
     return model;
 }

@@ -33,12 +33,38 @@ void test_sessions(void)
     unisonic_sampler *sampler = NULL;
     OK(unisonic_sampler_new(model, &how, &sampler, &error));
     OK(unisonic_session_append(session, PROMPT, 5, NULL, &error));
+    unisonic_tokenizer *tokenizer = NULL;
+    unisonic_detokenizer *detokenizer = NULL;
+    unisonic_buffer *piece = NULL, *whole = NULL;
+    char pieces[512] = "";
+    OK(unisonic_model_tokenizer(model, &tokenizer, &error));
+    OK(unisonic_detokenizer_new(tokenizer, &detokenizer, &error));
     for (int i = 0; i < 12; i++) {
         uint32_t token = 0;
         OK(unisonic_session_sample(session, sampler, &token, &error));
         CHECK(token == all[i]);
         OK(unisonic_session_append(session, &token, 1, NULL, &error));
+        OK(unisonic_detokenizer_push(detokenizer, token, &piece, &error));
+        strcat(pieces, (const char *)unisonic_buffer_data(piece));
+        unisonic_buffer_free(piece);
     }
+    /* The pieces are the text of the same answer in one call. */
+    OK(unisonic_detokenizer_push(detokenizer, UNISONIC_NO_TOKEN, &piece, &error));
+    strcat(pieces, (const char *)unisonic_buffer_data(piece));
+    unisonic_buffer_free(piece);
+    unisonic_session *same = session_of(model);
+    unisonic_completion *completion = NULL;
+    OK(unisonic_session_generate(same, PROMPT, 5, &options, &completion, &error));
+    CHECK(strcmp(unisonic_completion_text(completion), pieces) == 0);
+    unisonic_completion_free(completion);
+    unisonic_session_free(same);
+    OK(unisonic_tokenizer_decode(tokenizer, all, 12, UNISONIC_DECODE_CONTROL, &whole, &error));
+    CHECK(unisonic_buffer_len_bytes(whole) > 0);
+    FAILS(UNISONIC_STATUS_INVALID_ARGUMENT, "token[0]",
+          unisonic_detokenizer_push(detokenizer, vocab_len, &piece, &error));
+    unisonic_buffer_free(whole);
+    unisonic_detokenizer_free(detokenizer);
+    unisonic_tokenizer_free(tokenizer);
     unisonic_sampler_free(sampler);
     float *before = logits_of(session, vocab_len);
 
