@@ -10,6 +10,7 @@
 //! - [`SavedSession`]: a sequence in a file, to be continued by another process on any device.
 //! - [`receipt`]: a result with what it takes to recompute it.
 //! - [`StopStrings`]: texts that end an answer.
+//! - [`graph`]: parts of models, and models of one's own, run over rows.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //! - [`tune`](mod@tune): which forms of kernels are fast on a device.
 //!
@@ -26,6 +27,7 @@ pub mod draft;
 mod engine;
 mod error;
 mod generate;
+pub mod graph;
 pub mod kv;
 mod pages;
 pub mod receipt;
