@@ -56,6 +56,92 @@
 // For `constraint_kind`: a grammar in the dialect of Lark that llguidance reads.
 #define UNISONIC_CONSTRAINT_LARK 3
 
+// A tensor of 32-bit floats.
+#define UNISONIC_DTYPE_F32 1
+
+// A tensor of unsigned 32-bit integers, such as token ids.
+#define UNISONIC_DTYPE_U32 2
+
+// The token ids of the run, u32. No inputs.
+#define UNISONIC_OP_TOKENS 1
+
+// Rows of `width` floats that the caller gives with the run. No inputs; one in a graph.
+#define UNISONIC_OP_INPUT 2
+
+// Rows of the matrix `weight`, one a token, times `number` unless that is 0. Inputs: tokens.
+#define UNISONIC_OP_EMBED 3
+
+// Rows of the matrix `weight`, one a position. Inputs: tokens.
+#define UNISONIC_OP_EMBED_POSITIONS 4
+
+// RMSNorm with the vector `weight` and the epsilon `number`. Inputs: x.
+#define UNISONIC_OP_RMS_NORM 5
+
+// LayerNorm with the vectors `weight` and `bias` and the epsilon `number`. Inputs: x.
+#define UNISONIC_OP_LAYER_NORM 6
+
+// RMSNorm of each head with the vector `weight`, as long as a head, and the epsilon `number`. Inputs: x.
+#define UNISONIC_OP_HEAD_NORM 7
+
+// Turns each head of `head_len` values by its position, as the table `rope` says. Inputs: x.
+#define UNISONIC_OP_ROPE 8
+
+// `weight` x [+ `bias`]: a matrix with a row for each value of the result, and a vector if any. UNISONIC_NODE_HEAD in `flags` for the
+// last layer of a model. Inputs: x.
+#define UNISONIC_OP_LINEAR 9
+
+// Sum. Inputs: a, b.
+#define UNISONIC_OP_ADD 10
+
+// Writes keys and values to the cache `kv`; the result is the keys. Inputs: k, v.
+#define UNISONIC_OP_WRITE_KV 11
+
+// Attention over the cache `kv`, which a node before has written: scores times `number`, or 1/sqrt(values of a head) if that is
+// 0; keys within `window` tokens, or all if that is 0; scores capped by `soft_cap` unless that is 0. Inputs: q.
+#define UNISONIC_OP_ATTENTION 12
+
+// The function `activation` of gate, times up. Inputs: gate, up.
+#define UNISONIC_OP_GATE 13
+
+// GELU. Inputs: x.
+#define UNISONIC_OP_GELU 14
+
+// The rows of which results are asked. Inputs: x.
+#define UNISONIC_OP_SELECT_OUTPUTS 15
+
+// `number` tanh(x / `number`). Inputs: x.
+#define UNISONIC_OP_SOFT_CAP 16
+
+// Chooses `chosen` experts of a row by the matrix `weight`, a row an expert. Inputs: x.
+#define UNISONIC_OP_ROUTE 17
+
+// A linear layer of each chosen expert: `weight` has their matrices one after the other, `width` rows each. Inputs: x, routes.
+#define UNISONIC_OP_EXPERT_LINEAR 18
+
+// The sum of what experts made, weighted. Inputs: x, routes.
+#define UNISONIC_OP_SUM_EXPERTS 19
+
+// a and, times the sigmoid of the matrix `weight` of one row times x, b. Inputs: x, a, b.
+#define UNISONIC_OP_ADD_SHARED 20
+
+// `activation`: SwiGLU's.
+#define UNISONIC_ACTIVATION_SILU 1
+
+// `activation`: GELU in its tanh form.
+#define UNISONIC_ACTIVATION_GELU 2
+
+// In `flags`: the linear layer makes the logits of a model.
+#define UNISONIC_NODE_HEAD 1
+
+// In `flags`: the weights of the chosen experts are shares of all, not of each other.
+#define UNISONIC_NODE_SHARES_OF_ALL 2
+
+// Pairs of RoPE lie side by side (llama).
+#define UNISONIC_ROPE_INTERLEAVED 1
+
+// Pairs of RoPE lie half a head apart (qwen, gemma, phi).
+#define UNISONIC_ROPE_HALF_SPLIT 2
+
 // What a call came to. New ones may be added: treat those that you do not know as failures.
 typedef enum {
   // Done.
@@ -150,6 +236,9 @@ typedef struct unisonic_device_list unisonic_device_list;
 // Why a call failed. It belongs to no library handle; free it with unisonic_error_free.
 typedef struct unisonic_error unisonic_error;
 
+// A model as operations on rows. One thread at a time builds it: UNISONIC_STATUS_BUSY for others.
+typedef struct unisonic_graph unisonic_graph;
+
 // What calls have in common: where lines of the log go, where compiled kernels are kept, and the table of
 // handles. Several in one process know nothing of each other.
 typedef struct unisonic_library unisonic_library;
@@ -160,8 +249,14 @@ typedef struct unisonic_library unisonic_library;
 // once go through unisonic_batch.
 typedef struct unisonic_model unisonic_model;
 
+// A graph on a device. One call at a time runs it; others wait for their turn.
+typedef struct unisonic_program unisonic_program;
+
 // Chooses tokens for programs that run the model step by step (unisonic_session_sample).
 typedef struct unisonic_sampler unisonic_sampler;
+
+// A sequence of rows on a program, with keys and values of its own. One thread at a time uses it: UNISONIC_STATUS_BUSY for others.
+typedef struct unisonic_sequence unisonic_sequence;
 
 // One sequence of tokens on a model. Sessions of a model may be used from several threads; one session by
 // one thread at a time: UNISONIC_STATUS_BUSY for others, also in callbacks of its own calls.
@@ -169,8 +264,15 @@ typedef struct unisonic_sampler unisonic_sampler;
 // A call that fails leaves the session as it was before.
 typedef struct unisonic_session unisonic_session;
 
+// Numbers with a shape, row after row. It does not change once it is made, so any number of threads may use it.
+typedef struct unisonic_tensor unisonic_tensor;
+
 // The vocabulary and the chat template of a model file.
 typedef struct unisonic_tokenizer unisonic_tokenizer;
+
+// Tensors by name, and the metadata of the model file that they are of. Nothing of a file but its head is read before a program is
+// loaded.
+typedef struct unisonic_weights unisonic_weights;
 
 // Takes a line of the log: UTF-8 with a NUL behind its `len` bytes, until the callback returns. Comes from
 // the thread that calls the library, during the call.
@@ -455,6 +557,142 @@ typedef struct {
   uint32_t logits_differ;
 } unisonic_verdict;
 
+// Which tensor a node reads.
+typedef struct {
+  // Its name; NULL: none.
+  const char *name;
+  // Bytes of `name`.
+  size_t name_len;
+  // Rows of the matrix; 0 for a vector.
+  uint32_t rows;
+  // Length of a row, or of the vector.
+  uint32_t cols;
+  // The first row, or value of a vector, where the tensor has more.
+  uint32_t first;
+  // All rows, or values, of the tensor; 0: those above.
+  uint32_t of;
+} unisonic_weight;
+
+// A position table.
+typedef struct {
+  // sizeof(unisonic_rope_options).
+  size_t struct_size;
+  // The base of the frequencies.
+  double base;
+  // Positions are divided by it; 0: 1.
+  double linear_factor;
+  // The factor of YaRN; 0: no YaRN. Not together with `linear_factor`.
+  double yarn_factor;
+  // Cosine and sine are multiplied by it; 0: 1.
+  double attention_factor;
+  // Divisors of the frequencies, one a pair; without a name: none.
+  unisonic_weight factors;
+  // UNISONIC_ROPE_INTERLEAVED or UNISONIC_ROPE_HALF_SPLIT.
+  uint32_t style;
+  // Values of a head that turn; even.
+  uint32_t rotary_len;
+  // The context of training, for YaRN.
+  uint32_t original_context_len;
+  // 0.
+  uint32_t reserved;
+} unisonic_rope_options;
+
+// A node: an operation and what it takes. Each UNISONIC_OP_... says which fields mean something to it; the others are 0.
+typedef struct {
+  // sizeof(unisonic_node).
+  size_t struct_size;
+  // Numbers of values, in the order that the operation says.
+  const uint32_t *inputs;
+  // How many.
+  size_t inputs_len;
+  // What it is called in messages, without spaces; NULL: as the operation.
+  const char *label;
+  // Bytes of `label`.
+  size_t label_len;
+  // A tensor.
+  unisonic_weight weight;
+  // Another one.
+  unisonic_weight bias;
+  // Epsilon, scale or bound.
+  double number;
+  // Bound of scores.
+  double soft_cap;
+  // UNISONIC_OP_....
+  uint32_t op;
+  // Values of a row of the result.
+  uint32_t width;
+  // A position table.
+  uint32_t rope;
+  // A cache.
+  uint32_t kv;
+  // Values of a head.
+  uint32_t head_len;
+  // Sliding window, in tokens.
+  uint32_t window;
+  // UNISONIC_ACTIVATION_....
+  uint32_t activation;
+  // Experts of a row.
+  uint32_t chosen;
+  // A sum of UNISONIC_NODE_....
+  uint32_t flags;
+  // 0.
+  uint32_t reserved;
+} unisonic_node;
+
+// How to load a program. None of these can change a bit of any result.
+typedef struct {
+  // sizeof(unisonic_program_options).
+  size_t struct_size;
+  // The device, as unisonic_device_list_get names it; NULL: "cpu".
+  const char *device;
+  // Bytes of `device`.
+  size_t device_len;
+  // Is told how far loading is; NULL: nobody is.
+  unisonic_progress_fn progress;
+  // Given to `progress`.
+  void *progress_user;
+  // Ends loading from another thread; NULL: nobody does.
+  unisonic_cancel *cancel;
+  // Passes that are left out, separated by commas; NULL: none.
+  const char *passes_off;
+  // Bytes of `passes_off`.
+  size_t passes_off_len;
+  // Most memory that a GPU is asked for; 0: what is free.
+  uint64_t memory_limit_bytes;
+  // Threads of the CPU; 0: one for each processor.
+  uint32_t threads;
+  // Longest sequence, in rows; 0: what the graph says, 8192 at most.
+  uint32_t context_len;
+  // Sequences that can be at full length at a time; 0: 1. Memory for keys and values grows with it.
+  uint32_t sequences;
+  // Most rows in a step; 0: 64.
+  uint32_t chunk_rows;
+} unisonic_program_options;
+
+// What a program is. Its texts live as long as the program.
+typedef struct {
+  // sizeof(unisonic_program_info).
+  size_t struct_size;
+  // The device that runs it, as it is opened.
+  unisonic_text device;
+  // Hardware or implementation.
+  unisonic_text hardware;
+  // The arithmetic: results of equal arithmetic have equal bits on all devices.
+  unisonic_text profile;
+  // Values of a row that it gives.
+  uint64_t output_width;
+  // Steps of the plan.
+  uint64_t steps;
+  // Values of a row that it takes; 0 if it takes none.
+  uint32_t input_width;
+  // 1 if it takes a token id for each row; otherwise 0.
+  uint32_t takes_tokens;
+  // 1 if what comes of a row depends on its position or on rows before it; otherwise sequences stay empty.
+  uint32_t has_state;
+  // Longest sequence, in rows.
+  uint32_t context_len;
+} unisonic_program_info;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -489,6 +727,9 @@ unisonic_status unisonic_library_open(uint32_t abi_version,
 // Closes a library handle; NULL is fine. What was made with it and not freed stays, and so does the log
 // callback until the last of it is freed.
 unisonic_status unisonic_library_close(unisonic_library *library);
+
+// Handles that were made with this library handle and not freed, itself included; 0 if it is none. For tests of leaks.
+size_t unisonic_library_len_handles(unisonic_library *library);
 
 // The bytes of a buffer, with a NUL behind them, until it is freed; NULL if it is no buffer, or one of token
 // ids.
@@ -795,6 +1036,201 @@ unisonic_status unisonic_model_embed(unisonic_model *model,
                                      size_t tokens_len,
                                      float *embedding,
                                      size_t embedding_len,
+                                     unisonic_error **error);
+
+// Copies numbers, row after row, into a tensor. `dims` are 1 to 4, the length of a row last; `data` has as many numbers of `dtype`,
+// a UNISONIC_DTYPE_..., as their product says, `data_len_bytes` bytes. Free the tensor with unisonic_tensor_free.
+unisonic_status unisonic_tensor_new(unisonic_library *library,
+                                    uint32_t dtype,
+                                    const uint64_t *dims,
+                                    size_t dims_len,
+                                    const void *data,
+                                    size_t data_len_bytes,
+                                    unisonic_tensor **tensor,
+                                    unisonic_error **error);
+
+// Its UNISONIC_DTYPE_...; 0 if it is no tensor.
+uint32_t unisonic_tensor_dtype(unisonic_tensor *tensor);
+
+// Number of its dimensions; 0 if it is no tensor.
+size_t unisonic_tensor_len_dims(unisonic_tensor *tensor);
+
+// Dimension `index`, from 0; the last is the length of a row. 0 if there is none.
+uint64_t unisonic_tensor_dim(unisonic_tensor *tensor, size_t index);
+
+// Bytes of its numbers; 0 if it is no tensor.
+size_t unisonic_tensor_len_bytes(unisonic_tensor *tensor);
+
+// Copies `len_bytes` bytes of its numbers, from byte `offset_bytes` on, to `to`.
+unisonic_status unisonic_tensor_read(unisonic_tensor *tensor,
+                                     size_t offset_bytes,
+                                     void *to,
+                                     size_t len_bytes,
+                                     unisonic_error **error);
+
+// Rows of a tensor as one of their own: `len` of them, from row `first` on.
+unisonic_status unisonic_tensor_rows(unisonic_tensor *tensor,
+                                     size_t first,
+                                     size_t len,
+                                     unisonic_tensor **rows,
+                                     unisonic_error **error);
+
+// The index of the largest value of row `row`, of equals the lowest: the most likely token of a row of logits.
+unisonic_status unisonic_tensor_argmax(unisonic_tensor *tensor, size_t row, uint32_t *index, unisonic_error **error);
+
+// Frees a tensor; NULL is fine.
+unisonic_status unisonic_tensor_free(unisonic_tensor *tensor);
+
+// An empty graph, for token ids below `vocab_len` and sequences of at most `context_len` rows. `name` is for messages and without
+// spaces. Free it with unisonic_graph_free.
+unisonic_status unisonic_graph_new(unisonic_library *library,
+                                   const char *name,
+                                   size_t name_len,
+                                   uint32_t vocab_len,
+                                   uint32_t context_len,
+                                   unisonic_graph **graph,
+                                   unisonic_error **error);
+
+// A graph from its text form, as unisonic_graph_print writes it, held to all rules. It can grow further.
+unisonic_status unisonic_graph_parse(unisonic_library *library,
+                                     const char *text,
+                                     size_t text_len,
+                                     unisonic_graph **graph,
+                                     unisonic_error **error);
+
+// The text form of a graph that is whole, into a buffer.
+unisonic_status unisonic_graph_print(unisonic_graph *graph, unisonic_buffer **text, unisonic_error **error);
+
+// Adds a position table; its number for nodes goes to `rope`.
+unisonic_status unisonic_graph_add_rope(unisonic_graph *graph,
+                                        const unisonic_rope_options *rope_options,
+                                        uint32_t *rope,
+                                        unisonic_error **error);
+
+// Adds a cache of keys and values of `heads` heads with `head_len` values each; its number for nodes goes to `kv`.
+unisonic_status unisonic_graph_add_kv(unisonic_graph *graph,
+                                      uint32_t heads,
+                                      uint32_t head_len,
+                                      uint32_t *kv,
+                                      unisonic_error **error);
+
+// Adds a node; the number of its result goes to `value`. UNISONIC_STATUS_GRAPH, with the node and the rule that it breaks, leaves the
+// graph as it was.
+unisonic_status unisonic_graph_add_node(unisonic_graph *graph,
+                                        const unisonic_node *node,
+                                        uint32_t *value,
+                                        unisonic_error **error);
+
+// Values of a row of value `value`; 0 if there is none.
+uint32_t unisonic_graph_value_width(unisonic_graph *graph, uint32_t value);
+
+// Says what the graph gives: floats of output rows, those that UNISONIC_OP_SELECT_OUTPUTS or what comes after it makes.
+unisonic_status unisonic_graph_set_output(unisonic_graph *graph, uint32_t value, unisonic_error **error);
+
+// Checks all rules and limits: UNISONIC_STATUS_GRAPH with every broken one and the node that it is in.
+unisonic_status unisonic_graph_verify(unisonic_graph *graph, unisonic_error **error);
+
+// What a device would be given for the graph, as text for people, into a buffer. `passes_off` names passes of the planner that are
+// left out, separated by commas: that changes the speed and no bit of a result. `unisonic passes` lists them.
+unisonic_status unisonic_graph_plan(unisonic_graph *graph,
+                                    unisonic_weights *weights,
+                                    const char *passes_off,
+                                    size_t passes_off_len,
+                                    unisonic_buffer **text,
+                                    unisonic_error **error);
+
+// Frees a graph; NULL is fine.
+unisonic_status unisonic_graph_free(unisonic_graph *graph);
+
+// Opens the model file at `path`, as unisonic_model_load does, for its tensors and metadata; `path_len` 0: no file, only tensors
+// that are added. Free the weights with unisonic_weights_free.
+unisonic_status unisonic_weights_open(unisonic_library *library,
+                                      const char *path,
+                                      size_t path_len,
+                                      unisonic_weights **weights,
+                                      unisonic_error **error);
+
+// Adds a tensor of f32 under a name; it goes before one of the file. A name is added once.
+unisonic_status unisonic_weights_add(unisonic_weights *weights,
+                                     const char *name,
+                                     size_t name_len,
+                                     unisonic_tensor *tensor,
+                                     unisonic_error **error);
+
+// The dimensions of a tensor, the length of a row last: up to `capacity` of them into `dims`, and how many there are into
+// `dims_len`, 0 if there is no such tensor.
+unisonic_status unisonic_weights_shape(unisonic_weights *weights,
+                                       const char *name,
+                                       size_t name_len,
+                                       uint64_t *dims,
+                                       size_t capacity,
+                                       size_t *dims_len,
+                                       unisonic_error **error);
+
+// A number or, as 0 and 1, a truth of the metadata; UNISONIC_STATUS_UNSUPPORTED if there is none.
+unisonic_status unisonic_weights_get_number(unisonic_weights *weights,
+                                            const char *key,
+                                            size_t key_len,
+                                            double *number,
+                                            unisonic_error **error);
+
+// A text of the metadata, into a buffer; UNISONIC_STATUS_UNSUPPORTED if there is none.
+unisonic_status unisonic_weights_get_text(unisonic_weights *weights,
+                                          const char *key,
+                                          size_t key_len,
+                                          unisonic_buffer **text,
+                                          unisonic_error **error);
+
+// 1 if there is a tensor of this name; otherwise 0.
+int32_t unisonic_weights_has(unisonic_weights *weights, const char *name, size_t name_len);
+
+// Frees weights; NULL is fine. Programs that were loaded from them stay.
+unisonic_status unisonic_weights_free(unisonic_weights *weights);
+
+// Plans a graph that is whole and loads it, with its weights, on a device. The graph and the weights may be freed afterwards. Free
+// the program with unisonic_program_free.
+unisonic_status unisonic_program_load(unisonic_graph *graph,
+                                      unisonic_weights *weights,
+                                      const unisonic_program_options *program_options,
+                                      unisonic_program **program,
+                                      unisonic_error **error);
+
+// Describes a program into `info`, whose struct_size is set. Waits for the call that runs the program, if one does.
+unisonic_status unisonic_program_get_info(unisonic_program *program,
+                                          unisonic_program_info *info,
+                                          unisonic_error **error);
+
+// The plan of a program, as text for people, into a buffer: what unisonic_graph_plan gives.
+unisonic_status unisonic_program_print(unisonic_program *program, unisonic_buffer **text, unisonic_error **error);
+
+// Frees a program; NULL is fine.
+unisonic_status unisonic_program_free(unisonic_program *program);
+
+// An empty sequence, for this program alone. Free it with unisonic_sequence_free.
+unisonic_status unisonic_sequence_new(unisonic_program *program, unisonic_sequence **sequence, unisonic_error **error);
+
+// Rows that have been run; 0 if it is no sequence, or another thread uses it.
+size_t unisonic_sequence_len(unisonic_sequence *sequence);
+
+// Forgets all rows past the first `len`; what stays is as if nothing had followed it.
+unisonic_status unisonic_sequence_truncate(unisonic_sequence *sequence, size_t len, unisonic_error **error);
+
+// Frees a sequence; NULL is fine.
+unisonic_status unisonic_sequence_free(unisonic_sequence *sequence);
+
+// Appends rows to a sequence and gives what the program makes of those from index `first_output` on, as a tensor of a row each;
+// no rows if `first_output` is at the end or behind it. `tokens` has an id for each row if the program takes tokens, `values` is
+// a tensor of f32 rows if it takes such, and otherwise they are without length and NULL. `sequence` may be NULL: the rows are a
+// sequence of their own, which is forgotten. Free the tensor with unisonic_tensor_free.
+//
+// After a failure the sequence is as it was before.
+unisonic_status unisonic_program_run(unisonic_program *program,
+                                     unisonic_sequence *sequence,
+                                     const uint32_t *tokens,
+                                     size_t tokens_len,
+                                     unisonic_tensor *values,
+                                     size_t first_output,
+                                     unisonic_tensor **output,
                                      unisonic_error **error);
 
 #ifdef __cplusplus

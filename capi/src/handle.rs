@@ -68,6 +68,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Handles {
+    /// Handles that were given out and not freed.
+    pub(crate) fn in_use(&self) -> usize {
+        let places = locked(&self.places);
+        CHUNK * places.chunks.len() - places.fresh.len() - places.freed.len()
+    }
+
     fn take_place(&self) -> NonNull<Place> {
         let mut places = locked(&self.places);
         if places.freed.len() > QUARANTINE

@@ -7,7 +7,7 @@ use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 use unisonic_cache::{Cache, DEFAULT_LIMIT_BYTES};
 
-use crate::entry::entry;
+use crate::entry::{answer, entry};
 use crate::error::{Error, Result, unisonic_error};
 use crate::handle::{self, Handles, Object};
 use crate::log::{LogSink, unisonic_log_fn};
@@ -132,6 +132,13 @@ pub unsafe extern "C" fn unisonic_library_open(
 pub unsafe extern "C" fn unisonic_library_close(library: *mut unisonic_library) -> unisonic_status {
     // SAFETY: the promises of the header.
     unsafe { handle::free::<Library>(library) }
+}
+
+/// Handles that were made with this library handle and not freed, itself included; 0 if it is none. For tests of leaks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unisonic_library_len_handles(library: *mut unisonic_library) -> usize {
+    // SAFETY: the promises of the header.
+    answer(0, |entry| unsafe { Ok(entry.object::<Library>(library)?.handles().in_use()) })
 }
 
 fn check_version(found: u32) -> Result {

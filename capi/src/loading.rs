@@ -4,7 +4,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use unisonic_core::format::GgufFile;
 use unisonic_core::plan::{LoadProgress, ReadError, WeightSource};
 
 use crate::callback::{Flow, User};
@@ -54,13 +53,13 @@ impl Loading {
     }
 
     /// The weights of a file, which cannot be read any more once loading is to end.
-    pub(crate) fn watched<'a>(&'a self, file: &'a GgufFile) -> Watched<'a> {
+    pub(crate) fn watched<'a>(&'a self, file: &'a dyn WeightSource) -> Watched<'a> {
         Watched { file, loading: self }
     }
 }
 
 pub(crate) struct Watched<'a> {
-    file: &'a GgufFile,
+    file: &'a dyn WeightSource,
     loading: &'a Loading,
 }
 
@@ -73,7 +72,7 @@ impl Watched<'_> {
 
 impl WeightSource for Watched<'_> {
     fn len_bytes(&self, tensor: &str) -> std::result::Result<u64, ReadError> {
-        WeightSource::len_bytes(self.file, tensor)
+        self.file.len_bytes(tensor)
     }
 
     fn read_at(&self, tensor: &str, offset_bytes: u64, to: &mut [u8]) -> std::result::Result<(), ReadError> {

@@ -29,6 +29,11 @@ const SOURCES: &[&str] = &[
     "batch",
     "receipt",
     "embedding",
+    "tensor",
+    "graph_node",
+    "graph",
+    "graph_weights",
+    "program",
 ];
 
 fn root() -> &'static Path {

@@ -170,7 +170,8 @@ impl GraphBuilder {
         let checked = self.graph.verify_last();
         if checked.is_err() {
             self.graph.nodes.pop();
-            ty.into_iter().for_each(|_| drop(self.graph.values.pop()));
+            let kept = self.graph.values.len() - usize::from(ty.is_some());
+            self.graph.values.truncate(kept);
         }
         checked
     }
