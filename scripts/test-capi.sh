@@ -56,7 +56,7 @@ for compiler in gcc clang; do
     step "$compiler"
     # shellcheck disable=SC2086
     {
-        $compiler $strict $cflags -Icapi/tests/c capi/tests/c/{main,arguments,nulls,callbacks,sessions,threads,process}.c \
+        $compiler $strict $cflags -Icapi/tests/c capi/tests/c/{main,arguments,nulls,callbacks,sessions,graphs,threads,process}.c \
             -o "$work/abi_test-$compiler" $libs -pthread -lm
         $compiler $strict capi/tests/c/old_caller.c -o "$work/old_caller-$compiler" $libs
         for example in examples/c/*.c "$work/c-abi.c"; do
@@ -83,12 +83,14 @@ step "examples"
 "$work/generate-clang" "$model" "Once upon a time" cpu | cmp - "$work/text"
 "$work/stream-clang" "$model" "Once upon a time" >/dev/null 2>&1
 "$work/c-abi-gcc" "$model" >/dev/null
+"$work/graph-gcc" cpu >"$work/rows"
+"$work/graph-clang" cpu-scalar | cmp - "$work/rows"
 
 # Of libunisonic.so itself only what C programs give and take is checked by the sanitizer, and all of it by valgrind.
 step "address sanitizer"
 # shellcheck disable=SC2086
 clang $strict -fsanitize=address,undefined $cflags -Icapi/tests/c \
-    capi/tests/c/{main,arguments,nulls,callbacks,sessions,threads,process}.c -o "$work/abi_test-asan" $libs -pthread -lm
+    capi/tests/c/{main,arguments,nulls,callbacks,sessions,graphs,threads,process}.c -o "$work/abi_test-asan" $libs -pthread -lm
 ABI_TEST_CYCLES=5 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 "$work/abi_test-asan" "$model" >/dev/null
 
 step "valgrind"
@@ -97,7 +99,8 @@ run_valgrind() {
         --fair-sched=yes "$@"
 }
 ABI_TEST_CYCLES=2 run_valgrind "$work/abi_test-gcc" "$model" \
-    arguments nulls handles structs context callbacks sessions constraints batch receipts cancel memory >/dev/null
+    arguments nulls handles structs context callbacks sessions constraints batch receipts cancel graphs memory >/dev/null
 run_valgrind "$work/old_caller-gcc" "$model" >/dev/null
 run_valgrind "$work/generate-gcc" "$model" "Once" >/dev/null
+run_valgrind "$work/graph-gcc" >/dev/null
 step "all is well"

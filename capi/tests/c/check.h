@@ -79,5 +79,6 @@ void test_memory(void);
 void test_silence(void);
 void test_paths(void);
 void test_float_mode(void);
+void test_graphs(void);
 
 #endif

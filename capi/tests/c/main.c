@@ -18,6 +18,7 @@ static const struct {
     {"batch", test_batch},           {"cancel", test_cancel},       {"threads", test_threads},
     {"libraries", test_libraries},   {"moving", test_moving},       {"memory", test_memory},
     {"silence", test_silence},       {"paths", test_paths},         {"float_mode", test_float_mode},
+    {"graphs", test_graphs},
 };
 
 void check_failed(const char *file, int line, const char *what, unisonic_error *error)
