@@ -15,7 +15,7 @@ TARGET ?= gguf
 SECONDS ?= 3600
 WORKERS ?= 1
 
-.PHONY: help run model fixtures vocabularies ptxas spirv-tools swiftshader mesa clients test test-quick test-full test-aarch64 test-vulkan fmt lint deny sbom vendor fuzz clean-data capi install-capi test-capi
+.PHONY: help run model fixtures vocabularies ptxas spirv-tools swiftshader mesa clients test test-quick test-full test-aarch64 test-vulkan fmt lint deny sbom vendor fuzz clean-data capi install-capi test-capi test-guile
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -90,6 +90,10 @@ install-capi: capi ## install libunisonic.so, its header and pkg-config's file b
 
 test-capi: ## the C ABI as C programs see it: gcc, clang, valgrind, sanitizers (Debian packages: scripts/test-capi.sh names them)
 	@scripts/test-capi.sh
+
+test-guile: ## the Guile modules (Debian: guile-3.0)
+	cargo test --locked --no-run --quiet -p unisonic-capi
+	UNISONIC_LIBRARY=$${CARGO_TARGET_DIR:-target}/debug/deps/libunisonic.so scripts/test-guile.sh
 
 fmt: ## format the code
 	cargo fmt --all

@@ -12,19 +12,21 @@ case $UNISONIC_LIBRARY in /*) ;; *) UNISONIC_LIBRARY=$PWD/$UNISONIC_LIBRARY ;; e
 export UNISONIC_LIBRARY
 command -v guile >/dev/null || { echo "guile is missing (Debian: guile-3.0)" >&2; exit 1; }
 
+# Compiled here and not in the user's cache, each in a process of its own: the modules first that others use.
 export GUILE_AUTO_COMPILE=0
-compiled=target/guile
-for source in bindings/guile/unisonic/*.scm bindings/guile/tests/common.scm examples/guile/llama.scm examples/guile/early-exit.scm; do
-  case $source in
-    bindings/guile/*) module=${source#bindings/guile/} ;;
-    *) module=${source#examples/guile/} ;;
-  esac
-  object=$compiled/${module%.scm}.go
+compiled=$PWD/target/guile
+build() {
+  source=$1/$2.scm object=$compiled/$2.go
   mkdir -p "$(dirname "$object")"
   if [ ! "$object" -nt "$source" ]; then
-    guild compile -L bindings/guile -L examples/guile -W1 -o "$object" "$source" >/dev/null
+    guile -C "$compiled" -L bindings/guile -L examples/guile -c '(use-modules (system base compile))
+      (compile-file (cadr (command-line)) #:output-file (caddr (command-line)) #:opts (list #:warning-level 1))' \
+      "$source" "$object"
   fi
-done
+}
+for module in ffi tensor graph nn model; do build bindings/guile "unisonic/$module"; done
+build bindings/guile tests/common
+for module in llama early-exit; do build examples/guile "$module"; done
 
 status=0
 for test in ${*:-tensor graph nn model}; do
