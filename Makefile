@@ -15,7 +15,7 @@ TARGET ?= gguf
 SECONDS ?= 3600
 WORKERS ?= 1
 
-.PHONY: help run model fixtures vocabularies ptxas spirv-tools swiftshader mesa clients test test-quick test-full test-aarch64 test-vulkan fmt lint deny sbom vendor fuzz clean-data
+.PHONY: help run model fixtures vocabularies ptxas spirv-tools swiftshader mesa clients test test-quick test-full test-aarch64 test-vulkan fmt lint deny sbom vendor fuzz clean-data capi install-capi test-capi test-guile
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -82,13 +82,28 @@ test-aarch64: ## the CPU device for aarch64, cross-compiled and run by QEMU (Deb
 test-vulkan: ## the Vulkan backend's kernels on software devices of every width (Debian; installs what is missing as root)
 	@scripts/test-vulkan.sh
 
+capi: ## build libunisonic.so, the C ABI, into target/release/
+	cargo build --release --locked -p unisonic-capi
+
+install-capi: capi ## install libunisonic.so, its header and pkg-config's file below PREFIX=/absolute/path
+	@scripts/install-capi.sh "$(PREFIX)" "$${CARGO_TARGET_DIR:-target}/release/libunisonic.so"
+
+test-capi: ## the C ABI as C programs see it: gcc, clang, valgrind, sanitizers (Debian packages: scripts/test-capi.sh names them)
+	@scripts/test-capi.sh
+
+test-guile: ## the Guile modules (Debian: guile-3.0)
+	cargo test --locked --no-run --quiet -p unisonic-capi
+	UNISONIC_LIBRARY=$${CARGO_TARGET_DIR:-target}/debug/deps/libunisonic.so scripts/test-guile.sh
+
 fmt: ## format the code
 	cargo fmt --all
 
 lint: ## what CI checks beside the tests
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked
+	RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --exclude unisonic-capi --no-deps --locked
+# Apart: its library has the name of the program, and so has its page.
+	RUSTDOCFLAGS=-Dwarnings cargo doc -p unisonic-capi --no-deps --locked
 
 deny: ## check licences and sources of dependencies, and advisories where their database can be reached
 	@scripts/deny.sh

@@ -29,6 +29,12 @@ clients() {
         echo "  OpenAI's clients for Python and Node against the server                    make clients"
 }
 
+# In no tier, as they need compilers or two whole builds.
+c_programs() {
+    echo "  C programs on the C ABI, with gcc, clang and valgrind (.ci/run has them)     make test-capi"
+    echo "  two builds of libunisonic.so have one SHA-256                              scripts/reproduce-capi.sh"
+}
+
 # The loader that finds devices.
 vulkan() {
     ldconfig -p 2>/dev/null | grep -qF libvulkan.so.1 ||
@@ -41,6 +47,7 @@ quick)
     echo "  tiny models of all architectures and F16 models, SmolLM2-135M           make test"
     echo "  golden tokens: whole models on software Vulkan drivers                    make test"
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
+    c_programs
     assembling
     validating
     clients
@@ -50,6 +57,7 @@ ci)
     echo "left out of this tier (ci):"
     echo "  Gemma 3 270M, Qwen2.5-Coder-0.5B, long sweeps over SmolLM2-135M          make test-full"
     echo "  golden tokens: chunks above 147 rows; of most models and drivers, above 3  make test-full"
+    c_programs
     assembling
     validating
     clients
@@ -57,7 +65,7 @@ ci)
     swiftshader
     vocabularies ;;
 full)
-    left_out=
+    left_out=$'\n'$(c_programs)
     [ -f models/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf ] || left_out+=$'\n  Qwen2.5-Coder-0.5B, whose packages could not be fetched'
     [ -f .fixtures/vocab/complete ] || left_out+=$'\n  tokens of llama.cpp\'s vocabularies, which could not be fetched'
     [ -x .fixtures/tools/ptxas ] || left_out+=$'\n  PTX assembled for each GPU: there is no assembler for this machine'

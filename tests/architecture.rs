@@ -20,6 +20,7 @@ const LIBRARY_CRATES: &[&str] = &[
     "conform",
     "engine",
     "server",
+    "capi",
 ];
 
 fn root() -> &'static Path {
@@ -111,6 +112,7 @@ fn crates_depend_only_on_what_the_table_allows() {
         ("conform", &["core", "planner", "shaders", "gpu", "cpu", "cuda", "vulkan", "devices"]),
         ("engine", &["core", "planner", "cache"]),
         ("server", &["engine"]),
+        ("capi", &["core", "planner", "cache", "devices", "engine"]),
     ];
     for (folder, allowed) in allowed {
         let found = own_dependencies(folder);

@@ -140,6 +140,15 @@ fn passes_are_invisible(device: &str, model: &Path) {
     }
 }
 
+/// A model in three parts, each a graph that is given what the one before it made.
+fn parts_are_the_whole(device: &str, model: &Path) {
+    let right = whole(model);
+    let opened = unisonic_devices::open(device.parse().unwrap(), Default::default()).unwrap();
+    let ids = ids(&load(device, model, 64));
+    let rows = common::pieces::logits(&*opened, model, &ids, [64, 7, 100]);
+    assert_equal(&rows, &right, &format!("{device}: in parts"));
+}
+
 /// The pages of a session mean nothing to another engine, so that it must not run over them.
 #[test]
 fn a_session_of_another_engine_is_refused() {
@@ -183,6 +192,11 @@ macro_rules! models {
             #[test]
             fn sessions_are_alone() {
                 if let Some(model) = $model { each(|device| super::sessions_are_alone(device, &model)) }
+            }
+
+            #[test]
+            fn parts_are_the_whole() {
+                if let Some(model) = $model { each(|device| super::parts_are_the_whole(device, &model)) }
             }
 
             #[test]

@@ -34,6 +34,22 @@ fn launches_equal_the_oracle(model: &Path, len: usize, chunks: &[u32]) {
     }
 }
 
+/// Models in three parts, each a graph that is given what the one before it made.
+#[test]
+fn parts_are_the_whole() {
+    for ty in ["Q4_0", "Q6_K"] {
+        let model = common::quant(ty);
+        let mut oracle = common::load_on("cpu-scalar", &model, &common::options());
+        let ids = common::some_ids(20, oracle.plan().vocab_len);
+        let right = bits(common::logits(&mut oracle, &ids));
+        for hardware in [Hardware::SM_86, Hardware::LEAST] {
+            let device = GpuDevice::new(InterpreterMachine { hardware }, Arc::new(Lowering::default()));
+            let found = bits(common::pieces::logits(&device, &model, &ids, [18, 7, 20]));
+            assert!(found == right, "{ty}: {hardware:?}");
+        }
+    }
+}
+
 #[test]
 fn quantised_types() {
     for ty in ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL"] {

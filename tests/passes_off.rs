@@ -86,7 +86,8 @@ fn has_vulkan(what: &str) -> bool {
 /// Every subset, each on another model: a driver's compiler takes seconds for each of them.
 #[test]
 fn on_vulkan_in_turn() {
-    if common::runs_in(Tier::Ci, "switches of passes on Vulkan") && has_vulkan("switches of passes on Vulkan") {
+    if common::runs_in(Tier::Ci, "switches of passes on Vulkan") && has_vulkan("switches of passes on Vulkan")
+    {
         let (models, device) = (models(), DeviceName::Vulkan(0));
         for (model, off) in models.iter().cycle().zip(subsets(50)) {
             switches_change_no_bit(device, model, &[off], OF_VULKAN);
@@ -108,5 +109,20 @@ fn on_vulkan_with_everything_off() {
     if has_vulkan("Vulkan with all switches of passes off") {
         let (model, device) = (common::quant("Q4_0"), DeviceName::Vulkan(0));
         switches_change_no_bit(device, &model, &[optional()], OF_VULKAN);
+    }
+}
+
+/// A model in three parts, each a graph that is given what the one before it made.
+#[test]
+fn parts_on_vulkan_are_the_whole() {
+    if has_vulkan("a model in parts on Vulkan") {
+        let model = common::quant("Q4_0");
+        let right = logits(DeviceName::Cpu, &model, &[], OF_VULKAN);
+        let device = unisonic_devices::open(DeviceName::Vulkan(0), OpenOptions::default()).unwrap();
+        let ids = common::some_ids(right.len(), right[0].len() as u32);
+        let found = common::pieces::logits(&*device, &model, &ids, [24; 3]);
+        let found: Vec<Vec<u32>> =
+            found.into_iter().map(|row| row.into_iter().map(f32::to_bits).collect()).collect();
+        assert!(found == right);
     }
 }

@@ -15,11 +15,29 @@ impl DefaultFloatState {
         write(DEFAULT);
         Self { before }
     }
+
+    /// What was set before.
+    pub fn host(&self) -> HostFloatState {
+        HostFloatState(self.before)
+    }
 }
 
 impl Drop for DefaultFloatState {
     fn drop(&mut self) {
         write(self.before);
+    }
+}
+
+/// The mode of a program that called us: what it expects where we call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostFloatState(State);
+
+impl HostFloatState {
+    /// Runs `f` in this mode; what is set now is set again afterwards.
+    pub fn run<T>(self, f: impl FnOnce() -> T) -> T {
+        let _now = DefaultFloatState { before: read() };
+        write(self.0);
+        f()
     }
 }
 
@@ -107,5 +125,15 @@ pub(crate) mod tests {
         });
         assert_eq!(inside & MODE, DEFAULT & MODE);
         assert_eq!(after & MODE, OTHER & MODE);
+    }
+
+    #[test]
+    fn the_host_has_its_mode_where_it_is_called() {
+        let (called, again) = rounding_down(|| {
+            let state = DefaultFloatState::enter();
+            (state.host().run(read), read())
+        });
+        assert_eq!(called & MODE, OTHER & MODE);
+        assert_eq!(again & MODE, DEFAULT & MODE);
     }
 }

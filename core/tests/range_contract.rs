@@ -3,6 +3,7 @@
 
 use unisonic_core::format::blocks::{BadBlock, BlockFormat, check_row};
 use unisonic_core::numerics::a16::quantize_a16;
+use unisonic_core::numerics::embedding::{HOST_FLOOR, host_row};
 use unisonic_core::numerics::float::pow2;
 use unisonic_core::numerics::kv::{quantize_head_16, quantize_value_8};
 use unisonic_core::numerics::norm::{layer_norm, rms_norm};
@@ -232,4 +233,14 @@ fn parameters_have_limits() {
     let error = check_vector(&[1.0, 2.0, f32::INFINITY]).unwrap_err();
     assert_eq!(error.index, 2);
     assert!(error.to_string().starts_with("element 2 is inf"), "{error}");
+}
+
+#[test]
+fn rows_of_the_host_have_no_subnormals() {
+    let (below, at) = (f32::from_bits(HOST_FLOOR.to_bits() - 1), HOST_FLOOR);
+    let x = [0.0, -0.0, f32::from_bits(1), -f32::from_bits(1), below, -below, at, -at, 1.5, -pow2(63)];
+    let mut out = [7.0; 10];
+    host_row(&x, &mut out);
+    let expected = [0.0, -0.0, 0.0, -0.0, 0.0, -0.0, at, -at, 1.5, -pow2(63)];
+    assert_eq!(out.map(f32::to_bits), expected.map(f32::to_bits));
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use unisonic_cache::Cache;
 use unisonic_core::launch::Hardware;
 use unisonic_core::plan::Device;
+pub use unisonic_cpu::float_state;
 use unisonic_cpu::native::CpuDevice;
 pub use unisonic_cpu::native::MAX_THREADS;
 use unisonic_cpu::scalar::{Arithmetic, ScalarDevice};

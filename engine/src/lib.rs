@@ -9,6 +9,8 @@
 //! - [`schedule`]: many requests on one engine.
 //! - [`SavedSession`]: a sequence in a file, to be continued by another process on any device.
 //! - [`receipt`]: a result with what it takes to recompute it.
+//! - [`StopStrings`]: texts that end an answer.
+//! - [`graph`]: parts of models, and models of one's own, run over rows.
 //! - [`tokenizer`]: text to ids and back; [`chat`]: chat templates.
 //! - [`tune`](mod@tune): which forms of kernels are fast on a device.
 //!
@@ -25,6 +27,7 @@ pub mod draft;
 mod engine;
 mod error;
 mod generate;
+pub mod graph;
 pub mod kv;
 mod pages;
 pub mod receipt;
@@ -34,6 +37,7 @@ pub mod schedule;
 mod score;
 mod session;
 mod step;
+mod stop_strings;
 pub mod tokenizer;
 pub mod tune;
 
@@ -44,3 +48,4 @@ pub use generate::{Completion, GenerateOptions, Greedy, GreedyTokens, Sample, St
 pub use saved::{SavedSession, SavedSessionError};
 pub use score::{Score, score};
 pub use session::Session;
+pub use stop_strings::{Passed, StopStrings};

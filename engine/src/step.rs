@@ -319,6 +319,7 @@ impl Rows {
             sequences: &self.sequences,
             page_tables,
             outputs: &self.outputs,
+            values: &[],
         }
     }
 }

@@ -169,6 +169,7 @@ mod tests {
             buffers: vec![buffer(), buffer()],
             rope_tables: vec![],
             kv_layers: vec![KvLayer { heads: 1, head_len: 16 }],
+            input: None,
             steps: vec![Step { label: "attention".into(), op }],
             logits: out,
         }
@@ -216,6 +217,7 @@ mod tests {
             sequences: &[0, 0, 1],
             page_tables: &[&pages, &pages],
             outputs: &[],
+            values: &[],
         };
         let tiles = TileCounts { all: 2, outputs: 0 };
         let costs = Costs { plan: &plan, memory: &memory, batch: &batch, tiles };

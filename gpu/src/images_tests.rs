@@ -39,6 +39,7 @@ fn plan() -> Plan {
             scale: 1.0,
         }],
         kv_layers: vec![],
+        input: None,
         steps: vec![],
         logits: BufferId(0),
     }

@@ -43,6 +43,8 @@ impl<M: Machine> GpuProgram<M> {
         picks: bool,
     ) -> Self {
         let (info, pages) = (machine.info(), PageLayout::of(&plan, &*lowered));
+        // What comes next is known where a row of logits is all that a row needs.
+        let picks = picks && plan.input.is_none() && plan.output_width() == plan.vocab_len as usize;
         Self { plan, info, limits, machine, lowered, recordings, pages, inputs: vec![], outputs: 0, picks }
     }
 
@@ -72,7 +74,7 @@ impl<M: Machine> Program for GpuProgram<M> {
     }
 
     fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError> {
-        batch.check(self.plan.vocab_len, self.limits)?;
+        batch.check(&self.plan, self.limits)?;
         // A run that fails leaves no logits.
         self.outputs = 0;
         if batch.rows() == 0 {
@@ -90,7 +92,7 @@ impl<M: Machine> Program for GpuProgram<M> {
             return Ok(None);
         }
         let runs = runs.clamp(1, self.max_runs(batch.rows()));
-        batch.check_runs(runs, self.plan.vocab_len, self.limits)?;
+        batch.check_runs(runs, &self.plan, self.limits)?;
         self.outputs = 0;
         let (recorded, shape) = self.run_times(batch, runs, Wanted::Tokens)?;
         if !recorded.picks {
@@ -119,7 +121,7 @@ impl<M: Machine> Program for GpuProgram<M> {
     }
 
     fn profile(&mut self, batch: &Batch<'_>, repetitions: u32) -> Result<RunProfile, DeviceError> {
-        batch.check(self.plan.vocab_len, self.limits)?;
+        batch.check(&self.plan, self.limits)?;
         self.outputs = 0;
         if batch.rows() == 0 {
             return Ok(RunProfile::default());
@@ -155,7 +157,7 @@ impl<M: Machine> Program for GpuProgram<M> {
     fn logits(&self, output: usize) -> &[f32] {
         assert!(output < self.outputs, "output row {output}, but the last run had {}", self.outputs);
         let Some(recorded) = self.recordings.last() else { return &[] };
-        let len = self.plan.vocab_len as usize;
+        let len = self.plan.output_width();
         bytemuck::cast_slice(&M::results(&recorded.recording)[recorded.found_len + output * len..][..len])
     }
 }
@@ -198,6 +200,7 @@ mod tests {
             sequences: &zeros,
             page_tables: &[],
             outputs: &[1, 2],
+            values: &[],
         };
         let checked = [
             Checked { step: 4, rows: Rows::All },

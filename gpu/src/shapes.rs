@@ -55,6 +55,7 @@ mod tests {
             sequences: &ids,
             page_tables: &[],
             outputs: &ids[..outputs],
+            values: &[],
         };
         of_batch(&batch, 1, LARGEST)
     }
@@ -98,6 +99,7 @@ mod tests {
             sequences: &positions,
             page_tables: &[],
             outputs: &[],
+            values: &[],
         };
         let largest = Shape { rows: 8192, outputs: 1, groups: 64 };
         assert_eq!(of_batch(&batch, 1, largest), Shape { rows: 6144, outputs: 0, groups: 2 });

@@ -139,6 +139,7 @@ impl Pair {
             sequences: &sequences,
             page_tables: &PAGES,
             outputs,
+            values: &[],
         };
         let what = format!("{}, batch {}", self.name, self.batches);
         let expected = self.oracle.run(&batch).unwrap();
@@ -163,8 +164,14 @@ impl Pair {
         let outputs: Vec<u32> = (0..sequences.len() as u32).collect();
         let first = vec![5; sequences.len()];
         let start: Vec<u32> = sequences.iter().map(|&sequence| self.lens[sequence as usize]).collect();
-        let batch =
-            Batch { tokens: &first, positions: &start, sequences, page_tables: &PAGES, outputs: &outputs };
+        let batch = Batch {
+            tokens: &first,
+            positions: &start,
+            sequences,
+            page_tables: &PAGES,
+            outputs: &outputs,
+            values: &[],
+        };
         let found = self.other.pick(&batch, runs).unwrap_or_else(|error| panic!("{what}: {error}"));
         let mut expected = vec![];
         let mut tokens = first.clone();
@@ -319,6 +326,7 @@ fn picking_goes_on_in_the_next_page() {
         sequences: &sequences,
         page_tables: &PAGES,
         outputs: &[0, 2],
+        values: &[],
     };
     assert!(matches!(pair.other.pick(&batch, 2), Err(DeviceError::Batch(BatchError::RunsOn { .. }))));
     pair.oracle.run(&batch).unwrap();
@@ -326,8 +334,14 @@ fn picking_goes_on_in_the_next_page() {
     let found = pair.other.pick(&batch, 1).unwrap();
     assert_eq!(found, Some(Picks { tokens: expected, flags: vec![] }));
     // Past the pages of the sequence.
-    let batch =
-        Batch { tokens: &[3], positions: &[126], sequences: &[0], page_tables: &PAGES, outputs: &[0] };
+    let batch = Batch {
+        tokens: &[3],
+        positions: &[126],
+        sequences: &[0],
+        page_tables: &PAGES,
+        outputs: &[0],
+        values: &[],
+    };
     assert!(matches!(pair.other.pick(&batch, 3), Err(DeviceError::Batch(BatchError::NoPage { .. }))));
     assert!(pair.other.pick(&batch, 2).unwrap().is_some());
 }
@@ -379,6 +393,7 @@ fn picking_ends_before_a_row_out_of_range() {
         sequences: &[0, 1],
         page_tables: &PAGES,
         outputs: &[0, 1],
+        values: &[],
     };
     let found = pair.other.pick(&batch(&[3, 4], &[0, 0]), 4).unwrap();
     assert_eq!(found, Some(Picks { tokens: vec![0, 0], flags: vec![] }));

@@ -68,6 +68,7 @@ impl Host {
             sequences: &sequences,
             page_tables: &page_tables,
             outputs,
+            values: &[],
         };
         let flags = program.run(&batch).unwrap();
         for (output, &row) in outputs.iter().enumerate() {
@@ -205,7 +206,8 @@ fn rows_out_of_range_are_flagged_by_their_first_step() {
 fn an_empty_batch_runs_nothing() {
     let setup = Setup::new(None);
     let mut program = setup.load().unwrap();
-    let empty = Batch { tokens: &[], positions: &[], sequences: &[], page_tables: &[], outputs: &[] };
+    let empty =
+        Batch { tokens: &[], positions: &[], sequences: &[], page_tables: &[], outputs: &[], values: &[] };
     assert_eq!(program.run(&empty).unwrap(), []);
     assert_eq!(setup.watch().runs, 0);
 }
@@ -215,8 +217,14 @@ fn batches_that_cannot_run_are_refused() {
     let setup = Setup::new(None);
     let mut program = setup.load().unwrap();
     let pages = [0; 30];
-    let beyond =
-        Batch { tokens: &[0], positions: &[20 * 64], sequences: &[0], page_tables: &[&pages], outputs: &[0] };
+    let beyond = Batch {
+        tokens: &[0],
+        positions: &[20 * 64],
+        sequences: &[0],
+        page_tables: &[&pages],
+        outputs: &[0],
+        values: &[],
+    };
     match program.run(&beyond) {
         Err(DeviceError::Batch(BatchError::Position { row: 0, position: 1280, kv_pages: 20 })) => (),
         other => panic!("{other:?}"),
@@ -250,7 +258,14 @@ fn a_lost_device_says_so_for_ever() {
     let mut other = setup.load().unwrap();
     let mut host = Host::new(&[&[0]]);
     host.run(&mut *program, &[(0, 1)], &[0]);
-    let batch = Batch { tokens: &[1], positions: &[1], sequences: &[0], page_tables: &[&[0]], outputs: &[0] };
+    let batch = Batch {
+        tokens: &[1],
+        positions: &[1],
+        sequences: &[0],
+        page_tables: &[&[0]],
+        outputs: &[0],
+        values: &[],
+    };
     // Another try may succeed.
     let call = || "cuGraphLaunch".to_owned();
     setup.watch().fail = Some(MachineError::Driver { call: call(), reason: "busy".into() });

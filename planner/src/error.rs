@@ -4,6 +4,7 @@ use unisonic_core::format::{GgmlType, MetadataError};
 use unisonic_core::numerics::range::OutOfRange;
 use unisonic_core::plan::ReadError;
 
+use crate::graph::Violations;
 use crate::passes::PassError;
 
 /// Why a model has no plan. Messages name the key or tensor, what was expected, what was found and what to do.
@@ -137,6 +138,21 @@ pub enum PlanError {
     /// The bytes of a tensor could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// A graph of the caller that breaks rules or limits.
+    #[error(transparent)]
+    Graph(#[from] Violations),
+    /// A tensor that a graph of the caller names, and that is not there as the graph says.
+    #[error("`{node}` needs the tensor `{tensor}` as {expected}, but {found}; give it, or change the graph")]
+    GraphTensor {
+        /// Label of the first node that has it.
+        node: String,
+        /// Its name.
+        tensor: String,
+        /// Shape in the graph.
+        expected: String,
+        /// What there is.
+        found: String,
+    },
     /// The passes could not be run.
     #[error(transparent)]
     Pass(#[from] PassError),

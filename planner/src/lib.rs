@@ -7,7 +7,7 @@
 //! The planner reads no file, environment or clock: the same input gives an equal plan. Of tensor data it
 //! needs only the factors of position tables.
 //!
-//! Start reading at [`plan`], then [`graph`], `models/llama.rs` and [`passes::PASSES`].
+//! Start reading at [`plan`] (or [`plan_graph`], for graphs of the caller), then [`graph`], `models/llama.rs` and [`passes::PASSES`].
 
 mod error;
 pub mod graph;
@@ -50,12 +50,37 @@ pub fn plan(
     weights: &dyn WeightSource,
     options: &PlanOptions<'_>,
 ) -> Result<Plan, PlanError> {
-    let mut graph = build(metadata, tensors)?;
+    let graph = build(metadata, tensors)?;
+    lowered(graph, tensors, weights, options)
+}
+
+/// Plans a graph that the caller has made, over tensors of a file, of its own, or both.
+///
+/// Everything is checked: the rules and limits of graphs, and that each tensor is there with the shape that the graph
+/// says. Operations that lead to no output row and to no KV cache are dropped.
+pub fn plan_graph(
+    graph: Graph,
+    tensors: &[TensorInfo],
+    weights: &dyn WeightSource,
+    options: &PlanOptions<'_>,
+) -> Result<Plan, PlanError> {
+    graph.verify(Contract::default())?;
+    graph.check_limits()?;
+    models::Tensors::new(&graph.architecture, tensors).check(&graph)?;
+    lowered(graph, tensors, weights, options)
+}
+
+fn lowered(
+    mut graph: Graph,
+    tensors: &[TensorInfo],
+    weights: &dyn WeightSource,
+    options: &PlanOptions<'_>,
+) -> Result<Plan, PlanError> {
     let stop_after = options.stop_after.as_deref();
     let schedule = Schedule { off: &options.passes_off, stop_after, dump: options.dump };
     let contract = passes::run(&mut graph, &schedule)?;
     check_complete(contract, stop_after)?;
-    let tensors = models::Tensors::new(models::architecture(metadata)?, tensors);
+    let tensors = models::Tensors::new(&graph.architecture, tensors);
     lower::lower(&graph, &tensors, weights)
 }
 

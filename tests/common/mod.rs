@@ -5,6 +5,7 @@
 pub mod costs;
 pub mod float_state;
 pub mod golden;
+pub mod pieces;
 pub mod program;
 pub mod random_quants;
 

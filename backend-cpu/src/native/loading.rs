@@ -145,6 +145,7 @@ mod tests {
             buffers: vec![],
             rope_tables: vec![],
             kv_layers: vec![],
+            input: None,
             steps: vec![],
             logits: BufferId(0),
         };

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use unisonic_core::numerics::embedding::host_row;
 use unisonic_core::plan::{
     Batch, BufferId, DeviceError, DeviceInfo, Limits, Op, Plan, Program, Progress, RangeFlag, WeightId,
     WeightSource,
@@ -123,6 +124,15 @@ impl State {
         self.flags[row].fetch_min(step as u32, Ordering::Relaxed);
     }
 
+    /// Copies the rows that the host gives, if the plan has such.
+    fn take_input(&self, batch: &Batch<'_>) {
+        let Some(input) = self.plan.input else { return };
+        for (row, x) in batch.values.chunks_exact(self.plan.row_width(input)).enumerate() {
+            // SAFETY: no step runs: running takes the program exclusively.
+            host_row(x, unsafe { self.buffers.row_mut(input, row) });
+        }
+    }
+
     /// The f32 values of an output row.
     fn logits(&self, logits: BufferId, output: usize) -> &[f32] {
         // SAFETY: no step runs: running takes the program exclusively.
@@ -140,12 +150,13 @@ impl Program for NativeProgram {
     }
 
     fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError> {
-        batch.check(self.state.plan.vocab_len, self.limits)?;
+        batch.check(&self.state.plan, self.limits)?;
         let _state = DefaultFloatState::enter();
         self.outputs = batch.outputs.len();
         self.state.rope_rows.fill(&self.state.plan.rope_tables, batch.positions);
         let rows = batch.rows();
         self.state.flags[..rows].iter_mut().for_each(|flag| *flag.get_mut() = u32::MAX);
+        self.state.take_input(batch);
         for group in &self.groups {
             self.state.run_group(group.clone(), batch, &mut self.pool);
         }
@@ -206,6 +217,7 @@ mod tests {
             buffers: vec![],
             rope_tables: vec![],
             kv_layers: vec![],
+            input: None,
             steps,
             logits: BufferId(0),
         })

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use unisonic_core::numerics::embedding::host_row;
 use unisonic_core::plan::{
-    Batch, DeviceError, DeviceInfo, Limits, LoadProgress, LoadedWeight, Plan, Program, Progress, RangeFlag,
-    Weight, WeightSource, load_weight,
+    Batch, BufferId, DeviceError, DeviceInfo, Limits, LoadProgress, LoadedWeight, Plan, Program, Progress,
+    RangeFlag, Weight, WeightSource, load_weight,
 };
 
 use super::ScalarDevice;
@@ -67,6 +68,18 @@ impl ScalarProgram {
     }
 }
 
+impl ScalarProgram {
+    /// Copies the rows that the host gives.
+    fn take_input(&mut self, input: BufferId, batch: &Batch<'_>) {
+        let width = self.plan.row_width(input);
+        let mut data = self.buffers.lend(input);
+        for (row, x) in batch.values.chunks_exact(width).enumerate() {
+            host_row(x, data.f32_row_mut(row));
+        }
+        self.buffers.give_back(input, data);
+    }
+}
+
 impl Program for ScalarProgram {
     fn plan(&self) -> &Plan {
         &self.plan
@@ -77,12 +90,15 @@ impl Program for ScalarProgram {
     }
 
     fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError> {
-        batch.check(self.plan.vocab_len, self.limits)?;
+        batch.check(&self.plan, self.limits)?;
         let _state = (!self.host_float_state).then(DefaultFloatState::enter);
         self.outputs = batch.outputs.len();
         self.rope_rows.fill(&self.plan.rope_tables, batch.positions);
         self.flags[..batch.rows()].fill(None);
         let plan = Arc::clone(&self.plan);
+        if let Some(input) = plan.input {
+            self.take_input(input, batch);
+        }
         for (index, step) in plan.steps.iter().enumerate() {
             for row in self.step(&step.op, batch) {
                 let row = plan.source_row(&step.op, batch, row);

@@ -44,6 +44,7 @@ fn plan() -> Plan {
         ],
         rope_tables: vec![],
         kv_layers: vec![],
+        input: None,
         steps: vec![
             step("embed", Op::Embed { table, scale: Some((1_u64 << 41) as f32), out: x }),
             step("select", Op::SelectOutputs { x, out: chosen }),
@@ -76,6 +77,7 @@ fn batch<'a>(tokens: &'a [u32], outputs: &'a [u32]) -> Batch<'a> {
         sequences: &SEQUENCES[..rows],
         page_tables: &[&[0]],
         outputs,
+        values: &[],
     }
 }
 

@@ -9,6 +9,7 @@
 //! | outputs | outputs | rows whose logits are wanted |
 //! | pages | rows·pages a sequence | page numbers of each sequence |
 //! | runs | outputs | 0: how many runs have gone before this one with the same block |
+//! | values | rows·width | the rows of [`Plan::input`](crate::plan::Plan::input), f32; none where there is none |
 //!
 //! The first four are there twice: for all rows, and for the output rows alone, for steps that compute only those.
 //!
@@ -23,6 +24,7 @@ use std::collections::HashMap;
 
 use super::{Memory, Shape};
 use crate::kir::abi::ALIGN_BYTES;
+use crate::numerics::embedding::host_row;
 use crate::plan::{Batch, PAGE_TOKENS, Rows};
 
 /// An input.
@@ -42,11 +44,13 @@ pub enum Input {
     Pages,
     /// Runs before this one.
     Runs,
+    /// Values of the host.
+    Values,
 }
 
 impl Input {
     /// In the order of the block.
-    pub const ALL: [Input; 11] = [
+    pub const ALL: [Input; 12] = [
         Input::Tokens(Rows::All),
         Input::Positions(Rows::All),
         Input::Sequences(Rows::All),
@@ -58,6 +62,7 @@ impl Input {
         Input::Outputs,
         Input::Pages,
         Input::Runs,
+        Input::Values,
     ];
 }
 
@@ -68,6 +73,8 @@ pub struct InputLayout {
     pub shape: Shape,
     /// Most rows of a tile; 0 where no launch has tiles.
     pub rows_a_tile: u32,
+    /// Values that the host gives for a row; 0 where it gives none.
+    pub values_a_row: u32,
 }
 
 /// Tiles of a batch.
@@ -107,6 +114,7 @@ impl InputLayout {
             Input::Tiles(of) => 2 * shape.count(of),
             Input::Outputs | Input::Runs => shape.outputs,
             Input::Pages => shape.rows * shape.pages_a_sequence(),
+            Input::Values => shape.rows * self.values_a_row,
         }
     }
 
@@ -155,8 +163,8 @@ impl InputLayout {
                 Input::Tiles(Rows::Outputs) => &output_tiles,
                 Input::Outputs => &filled.outputs,
                 Input::Pages => &filled.pages,
-                // The block is full of zeros.
-                Input::Runs => &vec![],
+                // The block is full of zeros; values are no words.
+                Input::Runs | Input::Values => &vec![],
             };
             assert!(words.len() <= self.len(input) as usize, "{input:?}");
             let start = self.offset_bytes(input) as usize;
@@ -164,7 +172,19 @@ impl InputLayout {
                 *to = word.to_le_bytes();
             }
         }
+        self.fill_values(batch.values, bytes);
         TileCounts { all: tiles[0].len() as u32, outputs: tiles[1].len() as u32 }
+    }
+
+    /// What the host gives, as it enters the arithmetic. Rows that only fill up are zeros.
+    fn fill_values(&self, values: &[f32], bytes: &mut [u8]) {
+        let start = self.offset_bytes(Input::Values) as usize;
+        let mut row = vec![0.0; self.values_a_row as usize];
+        let rows = values.chunks_exact(row.len().max(1));
+        for (to, from) in bytes[start..].chunks_exact_mut(4 * row.len().max(1)).zip(rows) {
+            host_row(from, &mut row);
+            to.as_chunks_mut::<4>().0.iter_mut().zip(&row).for_each(|(to, x)| *to = x.to_le_bytes());
+        }
     }
 
     /// Tiles of rows, those that see most first.

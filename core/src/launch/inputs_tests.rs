@@ -24,6 +24,7 @@ const BATCH: Batch<'static> = Batch {
     sequences: &[2, 0, 2],
     page_tables: &[&[4], &[], &[5, 3, 1]],
     outputs: &[2],
+    values: &[],
 };
 
 fn fill(layout: InputLayout, batch: &Batch<'_>, pages: u32) -> (TileCounts, Vec<u8>) {
@@ -42,17 +43,17 @@ fn words(layout: InputLayout, input: Input, bytes: &[u8]) -> Vec<u32> {
 #[test]
 fn inputs_lie_one_after_the_other_at_aligned_places() {
     let shape = Shape { rows: 96, outputs: 8, groups: 2 };
-    let layout = InputLayout { shape, rows_a_tile: 16 };
+    let layout = InputLayout { shape, rows_a_tile: 16, values_a_row: 0 };
     let lens = Input::ALL.map(|input| layout.len(input));
-    assert_eq!(lens, [96, 96, 96, 192, 8, 8, 8, 16, 8, 96 * 32, 8]);
+    assert_eq!(lens, [96, 96, 96, 192, 8, 8, 8, 16, 8, 96 * 32, 8, 0]);
     let offsets = Input::ALL.map(|input| layout.offset_bytes(input));
-    assert_eq!(offsets, [0, 512, 1024, 1536, 2304, 2560, 2816, 3072, 3328, 3584, 15872]);
+    assert_eq!(offsets, [0, 512, 1024, 1536, 2304, 2560, 2816, 3072, 3328, 3584, 15872, 16128]);
     assert_eq!(layout.len_bytes(), 3584 + 4 * 96 * 32 + 256);
 }
 
 #[test]
 fn a_batch_is_filled_up_to_its_shape() {
-    let layout = InputLayout { shape: SHAPE, rows_a_tile: 0 };
+    let layout = InputLayout { shape: SHAPE, rows_a_tile: 0, values_a_row: 0 };
     let (tiles, bytes) = fill(layout, &BATCH, LIMIT_PAGES + 1);
     let of = |input| words(layout, input, &bytes);
     assert_eq!(tiles, TileCounts::default());
@@ -67,7 +68,7 @@ fn a_batch_is_filled_up_to_its_shape() {
 
 #[test]
 fn output_rows_come_alone_too() {
-    let layout = InputLayout { shape: SHAPE, rows_a_tile: 2 };
+    let layout = InputLayout { shape: SHAPE, rows_a_tile: 2, values_a_row: 0 };
     let (tiles, bytes) = fill(layout, &BATCH, LIMIT_PAGES + 1);
     let of = |input| words(layout, input, &bytes);
     assert_eq!(of(Input::Outputs), [2, 0], "a missing output row is row 0");
@@ -82,7 +83,8 @@ fn output_rows_come_alone_too() {
 
 #[test]
 fn a_batch_that_fills_its_shape_needs_no_page_of_its_own() {
-    let layout = InputLayout { shape: Shape { rows: 3, outputs: 1, ..SHAPE }, rows_a_tile: 0 };
+    let layout =
+        InputLayout { shape: Shape { rows: 3, outputs: 1, ..SHAPE }, rows_a_tile: 0, values_a_row: 0 };
     let (_, bytes) = fill(layout, &BATCH, LIMIT_PAGES);
     assert_eq!(words(layout, Input::Sequences(Rows::All), &bytes), [0, 1, 0]);
     assert_eq!(words(layout, Input::Outputs, &bytes), [2]);
@@ -91,15 +93,16 @@ fn a_batch_that_fills_its_shape_needs_no_page_of_its_own() {
 #[test]
 #[should_panic(expected = "1 pages for rows that only fill up")]
 fn rows_that_fill_up_never_share_a_page_with_the_batch() {
-    fill(InputLayout { shape: SHAPE, rows_a_tile: 0 }, &BATCH, LIMIT_PAGES);
+    fill(InputLayout { shape: SHAPE, rows_a_tile: 0, values_a_row: 0 }, &BATCH, LIMIT_PAGES);
 }
 
 /// Tiles of rows of sequences and positions, in their order.
 fn tiles(rows_a_tile: u32, sequences: &[u32], positions: &[u32], rows: u32) -> Vec<[u32; 2]> {
-    let layout = InputLayout { shape: Shape { rows, outputs: 0, groups: 1 }, rows_a_tile };
+    let layout = InputLayout { shape: Shape { rows, outputs: 0, groups: 1 }, rows_a_tile, values_a_row: 0 };
     let (tokens, table): (Vec<u32>, _) = (vec![0; positions.len()], [0; 16]);
     let page_tables = [&table[..]; 3];
-    let batch = Batch { tokens: &tokens, positions, sequences, page_tables: &page_tables, outputs: &[] };
+    let batch =
+        Batch { tokens: &tokens, positions, sequences, page_tables: &page_tables, outputs: &[], values: &[] };
     let (tiles, bytes) = fill(layout, &batch, LIMIT_PAGES + 1);
     assert_eq!(tiles.outputs, 0);
     let words = words(layout, Input::Tiles(Rows::All), &bytes);
@@ -118,4 +121,16 @@ fn tiles_are_runs_of_a_sequence_at_ascending_positions() {
 #[test]
 fn rows_that_fill_up_are_tiles_too() {
     assert_eq!(tiles(8, &[0], &[40], 4), [[0, 1], [1, 3]]);
+}
+
+/// Rows that only fill up are zeros, and what is there of others is what enters the arithmetic.
+#[test]
+fn values_of_the_host_come_last() {
+    let layout = InputLayout { shape: SHAPE, rows_a_tile: 0, values_a_row: 2 };
+    let batch = Batch { values: &[1.0, -2.0, f32::from_bits(3), 0.5, 4.0, -0.0], ..BATCH };
+    let (_, bytes) = fill(layout, &batch, LIMIT_PAGES + 1);
+    let found = words(layout, Input::Values, &bytes);
+    assert_eq!(found, [1.0, -2.0, 0.0, 0.5, 4.0, -0.0, 0.0, 0.0].map(f32::to_bits));
+    assert_eq!(layout.offset_bytes(Input::Values) % ALIGN_BYTES, 0);
+    assert_eq!(layout.len_bytes() - layout.offset_bytes(Input::Values), ALIGN_BYTES);
 }

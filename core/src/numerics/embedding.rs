@@ -1,9 +1,23 @@
 //! One row of an embedding table as f32 (docs/numerics.md "Linear layer", "Embedding rows").
 
-use super::float::{i2f, snap};
+use super::float::{abs_bits, i2f, pow2, snap};
 use super::integer::join;
 use super::w16::{BLOCK, W16Row};
 use crate::format::blocks::{DecodedRow, ScaleLayout};
+
+/// What is smaller than this in a row of the host counts as zero.
+pub const HOST_FLOOR: f32 = pow2(-100);
+
+/// Row that the host gives; `out` has its length. Sums of snapped values are multiples of 2^-83, so what a model has made
+/// goes through unchanged, and subnormals, which some hardware flushes, do not enter.
+///
+/// `Bits(|x|) < Bits(2^-100) ? 0 with the sign of x : x`
+pub fn host_row(x: &[f32], out: &mut [f32]) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        let floored = f32::from_bits(x.to_bits() & 0x8000_0000);
+        *out = if abs_bits(x) < HOST_FLOOR.to_bits() { floored } else { x };
+    }
+}
 
 /// Row of a table in quantised blocks; `out` has one value for each element.
 ///

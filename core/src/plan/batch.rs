@@ -1,6 +1,7 @@
 //! The rows of one run.
 
-use super::Limits;
+use super::{Limits, Plan};
+use crate::numerics::range::{ACTIVATION_LIMIT, is_below};
 
 /// Tokens in a KV page; also the attention chunk of docs/numerics.md, so that a page is a unit of arithmetic too.
 pub const PAGE_TOKENS: u32 = 64;
@@ -25,10 +26,12 @@ pub struct Batch<'a> {
     pub page_tables: &'a [&'a [u32]],
     /// Rows whose logits are wanted, ascending.
     pub outputs: &'a [u32],
+    /// The rows of [`Plan::input`], one after the other; empty where the plan has none.
+    pub values: &'a [f32],
 }
 
 /// A batch that cannot be run; a mistake of the caller, found before anything is computed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BatchError {
     /// The per-row lists differ in length.
     #[error("batch lists differ in length: {tokens} tokens, {positions} positions, {sequences} sequences")]
@@ -116,6 +119,28 @@ pub enum BatchError {
         /// Its value.
         row: u32,
     },
+    /// Values of the host that are not as many as its rows have.
+    #[error("the batch gives {found} values, but {rows} rows of the plan's input have {expected}")]
+    Values {
+        /// Entries of `values`.
+        found: usize,
+        /// Rows of the batch.
+        rows: usize,
+        /// Entries that there should be.
+        expected: usize,
+    },
+    /// A value of the host that the arithmetic is not defined for.
+    #[error(
+        "row {row}: value {index} is {value}, but values of the host are finite and below 2^64 in magnitude"
+    )]
+    Value {
+        /// Row.
+        row: usize,
+        /// Index into the row.
+        index: usize,
+        /// The value.
+        value: f32,
+    },
     /// A batch whose rows cannot be followed by more of the same sequences.
     #[error(
         "{rows} rows with {outputs} outputs of {sequences} sequences cannot run on: each row has to be an output and the \
@@ -138,8 +163,9 @@ impl Batch<'_> {
     }
 
     /// Checks everything that running relies on; every device calls it first.
-    pub fn check(&self, vocab_len: u32, limits: Limits) -> Result<(), BatchError> {
+    pub fn check(&self, plan: &Plan, limits: Limits) -> Result<(), BatchError> {
         let Limits { kv_pages, max_rows, max_outputs } = limits;
+        let vocab_len = plan.vocab_len;
         let rows = self.rows();
         if self.positions.len() != rows || self.sequences.len() != rows {
             return Err(BatchError::Lengths {
@@ -171,6 +197,7 @@ impl Batch<'_> {
                 return Err(BatchError::Position { row, position, kv_pages });
             }
         }
+        self.check_values(plan)?;
         self.check_slots()?;
         for (entry, &row) in self.outputs.iter().enumerate() {
             let ascending = entry == 0 || self.outputs[entry - 1] < row;
@@ -182,8 +209,8 @@ impl Batch<'_> {
     }
 
     /// Checks also that it can be run `runs` times, each row at the position after the one before.
-    pub fn check_runs(&self, runs: u32, vocab_len: u32, limits: Limits) -> Result<(), BatchError> {
-        self.check(vocab_len, limits)?;
+    pub fn check_runs(&self, runs: u32, plan: &Plan, limits: Limits) -> Result<(), BatchError> {
+        self.check(plan, limits)?;
         if runs <= 1 {
             return Ok(());
         }
@@ -197,8 +224,21 @@ impl Batch<'_> {
         (1..runs).try_for_each(|run| {
             let later = |position: &u32| position.saturating_add(run);
             let positions: Vec<u32> = self.positions.iter().map(later).collect();
-            Batch { positions: &positions, ..*self }.check(vocab_len, limits)
+            Batch { positions: &positions, ..*self }.check(plan, limits)
         })
+    }
+
+    /// The plan's input has as many values as it needs, and all of them in range.
+    fn check_values(&self, plan: &Plan) -> Result<(), BatchError> {
+        let (rows, width) = (self.rows(), plan.input.map_or(0, |input| plan.row_width(input)));
+        let (found, expected) = (self.values.len(), rows.saturating_mul(width));
+        if found != expected {
+            return Err(BatchError::Values { found, rows, expected });
+        }
+        match self.values.iter().position(|&value| !is_below(value, ACTIVATION_LIMIT)) {
+            Some(at) => Err(BatchError::Value { row: at / width, index: at % width, value: self.values[at] }),
+            None => Ok(()),
+        }
     }
 
     /// Each row writes a slot of its own.

@@ -11,7 +11,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the plan is wrong in step `{step}`: {what}")]
 pub struct PlanFault {
-    /// Label of the step; `logits` for the plan's result.
+    /// Label of the step; `logits` for the plan's result, `input` for what the host gives.
     pub step: String,
     /// What does not hold.
     pub what: String,
@@ -31,8 +31,21 @@ impl Plan {
         }
         let logits = Operands { plan: self }
             .f32(self.logits)
-            .and_then(|found| same("logits", found, ((Rows::Outputs, 1), self.vocab_len)));
-        logits.map_err(|what| PlanFault { step: "logits".into(), what })
+            .and_then(|(lines, _)| same("logits", lines, (Rows::Outputs, 1)));
+        logits.map_err(|what| PlanFault { step: "logits".into(), what })?;
+        self.check_input().map_err(|what| PlanFault { step: "input".into(), what })
+    }
+
+    /// What the host gives has a buffer of its own.
+    fn check_input(&self) -> Check {
+        let Some(input) = self.input else { return Ok(()) };
+        let (lines, _) = Operands { plan: self }.f32(input)?;
+        same("the input", lines, (Rows::All, 1))?;
+        let writer = self
+            .steps
+            .iter()
+            .find(|step| step.op.result() == Some(input) || step.op.quantized() == Some(input));
+        writer.map_or(Ok(()), |step| Err(format!("`{}` writes what the host gives", step.label)))
     }
 }
 

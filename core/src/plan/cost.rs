@@ -153,6 +153,7 @@ mod tests {
             buffers: vec![buffer(Rows::All), buffer(Rows::Outputs)],
             rope_tables: vec![],
             kv_layers: vec![KvLayer { heads: 2, head_len: 16 }],
+            input: None,
             steps: ops.into_iter().map(|op| Step { label: String::new(), op }).collect(),
             logits: y,
         }

@@ -56,8 +56,8 @@ pub trait Program: Send {
     /// has no meaning and must not be used; the others are untouched by it.
     fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError>;
 
-    /// Logits of output row `output` (index into [`Batch::outputs`]) of the last run: `plan.vocab_len`
-    /// values.
+    /// Logits of output row `output` (index into [`Batch::outputs`]) of the last run, or what the plan gives in their
+    /// place: [`Plan::output_width`] values.
     ///
     /// # Panics
     /// If the last run had no such output row: a bug of the caller.

@@ -69,7 +69,8 @@ id!(
 pub struct Plan {
     /// Architecture, for messages.
     pub architecture: String,
-    /// Length of a row of logits.
+    /// Tokens in the vocabulary; also the length of a row of logits, unless the plan gives other rows
+    /// ([`Plan::output_width`]).
     pub vocab_len: u32,
     /// The longest context the model was made for.
     pub context_len: u32,
@@ -81,9 +82,12 @@ pub struct Plan {
     pub rope_tables: Vec<RopeTable>,
     /// KV caches; several attention layers may read the same.
     pub kv_layers: Vec<KvLayer>,
+    /// The buffer whose rows the host gives with each batch ([`Batch::values`]), where there is one: f32, all rows, and no
+    /// step writes it.
+    pub input: Option<BufferId>,
     /// What to do, in order.
     pub steps: Vec<Step>,
-    /// The buffer that holds the logits of the output rows when the last step is done.
+    /// The buffer that holds the logits of the output rows, or other values of theirs, when the last step is done.
     pub logits: BufferId,
 }
 
@@ -104,6 +108,11 @@ impl Plan {
             BufferKind::F32 { width } | BufferKind::A16 { width } => width as usize,
             BufferKind::Q16 { heads, head_len } => heads as usize * head_len as usize,
         }
+    }
+
+    /// Values of an output row: the vocabulary of a whole model.
+    pub fn output_width(&self) -> usize {
+        self.row_width(self.logits)
     }
 
     /// How many rows an operation computes of a batch; a slot is a row.

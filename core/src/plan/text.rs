@@ -18,8 +18,9 @@ impl Display for Plan {
             writeln!(f)?;
         }
         for (id, buffer) in self.buffers.iter().enumerate() {
+            let input = if self.input.is_some_and(|input| input.index() == id) { " input" } else { "" };
             let logits = if self.logits.index() == id { " logits" } else { "" };
-            writeln!(f, "b{id} {buffer}{logits}")?;
+            writeln!(f, "b{id} {buffer}{input}{logits}")?;
         }
         for (id, table) in self.rope_tables.iter().enumerate() {
             let style = match table.style {

@@ -39,6 +39,11 @@ impl Scheduler {
         &self.engine
     }
 
+    /// What runs, for sessions between the steps. Requests go on over the same pages.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
     /// Requests that wait.
     pub fn queued(&self) -> usize {
         self.queue.len()

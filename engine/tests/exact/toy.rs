@@ -91,7 +91,7 @@ impl Program for Loaded {
     }
 
     fn run(&mut self, batch: &Batch<'_>) -> Result<Vec<RangeFlag>, DeviceError> {
-        batch.check(self.plan.vocab_len, self.limits)?;
+        batch.check(&self.plan, self.limits)?;
         let place = |row: usize, position: usize| {
             let pages = batch.page_tables[batch.sequences[row] as usize];
             (pages[position / SLOTS] as usize, position % SLOTS)
@@ -123,7 +123,7 @@ impl Program for Loaded {
         if !self.toy.picks || batch.outputs.is_empty() {
             return Ok(None);
         }
-        batch.check_runs(runs, self.plan.vocab_len, self.limits)?;
+        batch.check_runs(runs, &self.plan, self.limits)?;
         let fewer = batch.positions[0].is_multiple_of(5);
         let (mut positions, mut next) = (batch.positions.to_vec(), batch.tokens.to_vec());
         let mut picks = Picks::default();

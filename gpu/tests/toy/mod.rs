@@ -54,6 +54,7 @@ pub fn plan() -> Arc<Plan> {
         ],
         rope_tables: vec![],
         kv_layers: vec![KvLayer { heads: 1, head_len: 1 }],
+        input: None,
         // Nobody looks at what they say.
         steps: vec![
             step("embed", Op::Embed { table: WeightId(0), scale: None, out: x }),
@@ -83,7 +84,7 @@ impl Lower for ToyLower {
         }
         let Limits { kv_pages, max_rows, max_outputs } = limits;
         let largest = Shape { rows: max_rows, outputs: max_outputs, groups: kv_pages.div_ceil(16) };
-        let inputs = InputLayout { shape: largest, rows_a_tile: ROWS_A_TILE };
+        let inputs = InputLayout { shape: largest, rows_a_tile: ROWS_A_TILE, values_a_row: 0 };
         let memory = Memory {
             images: vec![Image::Bytes { weight: WeightId(0) }],
             page_len_bytes: vec![PAGE_LEN_BYTES],
@@ -103,7 +104,7 @@ impl Lowered for Toy {
 
     fn launches(&self, shape: Shape, _: Wanted) -> Result<Launches, LowerError> {
         let Shape { rows, outputs, .. } = shape;
-        let inputs = InputLayout { shape, rows_a_tile: ROWS_A_TILE };
+        let inputs = InputLayout { shape, rows_a_tile: ROWS_A_TILE, values_a_row: 0 };
         let input = |input| Place {
             area: Area::Inputs,
             offset_bytes: inputs.offset_bytes(input),

@@ -5,13 +5,16 @@
 //! `parse(print(g)) == g` for every graph whose values are numbered in the order of definition, as
 //! [`Graph::renumber`] makes them.
 //!
-//! Start reading at [`Op`], then [`Graph`].
+//! Start reading at [`Op`], then [`Graph`]; [`GraphBuilder`] makes one by hand.
 
+mod build;
+pub(crate) mod limits;
 mod op;
 mod parse;
 mod print;
 mod verify;
 
+pub use build::GraphBuilder;
 pub use op::{HeadNorm, Op, Shape, WeightRef};
 pub use parse::ParseError;
 pub use verify::{Contract, Violation, Violations};
@@ -158,7 +161,7 @@ pub struct Graph {
     pub values: Vec<Type>,
     /// Operations in program order.
     pub nodes: Vec<Node>,
-    /// The logits of the output rows.
+    /// What a run gives of the output rows: the logits of a whole model, or any other f32 rows.
     pub output: ValueId,
 }
 

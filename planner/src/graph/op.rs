@@ -45,6 +45,9 @@ pub struct HeadNorm {
 pub enum Op {
     /// The token ids of the batch (u32).
     Tokens,
+    /// Rows that the host gives with each batch (`docs/decisions/0019-graphs-of-the-host.md`). A graph has one at most, as
+    /// wide as its result.
+    Input,
     /// `[tokens]`: rows of a table, times a scale if any.
     Embed {
         /// One row a token.
@@ -179,6 +182,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Tokens => "tokens",
+            Op::Input => "input",
             Op::Embed { .. } => "embed",
             Op::EmbedPositions { .. } => "embed_positions",
             Op::LayerNorm { .. } => "layer_norm",
@@ -219,6 +223,7 @@ impl Op {
                 (norm.as_ref().map(|n| &n.weight), None)
             }
             Op::Tokens
+            | Op::Input
             | Op::Rope { .. }
             | Op::Add
             | Op::Quantize

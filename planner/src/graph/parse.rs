@@ -123,6 +123,7 @@ fn node(line: &str, graph: &mut Graph) -> Parsed<()> {
 fn op(name: &str, attributes: &mut Attributes<'_>) -> Parsed<Op> {
     Ok(match name {
         "tokens" => Op::Tokens,
+        "input" => Op::Input,
         "embed" => Op::Embed {
             table: weight(attributes.take("table")?)?,
             scale: attributes.maybe("scale").map(number).transpose()?,

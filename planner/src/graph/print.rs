@@ -126,7 +126,9 @@ impl fmt::Display for PrintNode<'_> {
 
 fn attributes(op: &Op, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match op {
-        Op::Tokens | Op::Add | Op::Quantize | Op::SelectOutputs | Op::Gelu | Op::SumExperts => Ok(()),
+        Op::Tokens | Op::Input | Op::Add | Op::Quantize | Op::SelectOutputs | Op::Gelu | Op::SumExperts => {
+            Ok(())
+        }
         Op::EmbedPositions { table } => write!(f, " table={table}"),
         Op::LayerNorm { weight, bias, eps } => write!(f, " weight={weight} bias={bias} eps={eps:?}"),
         Op::Route { router, denominator } => {

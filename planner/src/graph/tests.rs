@@ -82,7 +82,7 @@ fn each_rule_is_held() {
     for (from, to, rule) in [
         ("write_kv(%6, %4)", "write_kv(%9, %4)", "%9 must be defined by an earlier node"),
         ("output=%10", "output=%11", "the output %11 must be defined"),
-        ("output=%10", "output=%9", "the output %9 must be outputs f32[4]"),
+        ("output=%10", "output=%8", "the output %8 must be f32 output rows, found all f32[8]"),
         ("embed(%0) table=t[4x8]", "embed(%0) table=t[5x8]", "one row a token"),
         ("embed(%0)", "embed(%0, %0)", "embed takes 1 to 1 operands"),
         ("%1:all f32[8] = embed", "%1:all f32[9] = embed", "expected all f32[8], found all f32[9]"),
@@ -194,4 +194,91 @@ fn renumbering_follows_the_order_of_definition() {
     numbered.replace_uses(ValueId(1), spare);
     numbered.renumber();
     assert_eq!(numbered, graph());
+}
+
+const PART: &str = "\
+graph part vocab=4 context=16 output=%4
+%0:all f32[8] = input() label=hidden
+%1:outputs f32[8] = select_outputs(%0) label=select
+%2:outputs f32[8] = rms_norm(%1) weight=n[8] eps=1e-6 label=norm
+%3:outputs f32[8] = linear(%2) weight=w[8x8] label=w
+%4:outputs f32[8] = add(%1, %3) label=sum
+";
+
+fn part() -> Graph {
+    Graph::parse(PART).expect("a graph")
+}
+
+#[test]
+fn a_graph_may_begin_with_rows_of_the_host_and_end_in_any_rows() {
+    assert_eq!(part().to_string(), PART);
+    assert_eq!(part().verify(Contract::default()), Ok(()));
+    assert_eq!(part().check_limits(), Ok(()));
+    for (from, to, rule) in [
+        ("%0:all f32[8]", "%0:outputs f32[8]", "results must have all rows"),
+        ("%0:all f32[8]", "%0:all a16[8]", "expected f32, found all a16[8]"),
+        ("%0:all f32[8]", "%0:all f32[0]", "rows of the host have values"),
+        ("output=%4", "output=%0", "the output %0 must be f32 output rows, found all f32[8]"),
+    ] {
+        let broken = Graph::parse(&PART.replacen(from, to, 1)).expect("text").verify(Contract::default());
+        let rules: Vec<_> = broken.expect_err(to).0.into_iter().map(|violation| violation.rule).collect();
+        assert!(rules.iter().any(|found| found == rule), "{to}: {rules:#?}");
+    }
+    let mut two = part();
+    let second = two.new_value(Type::f32(Rows::All, 8));
+    two.nodes.push(Node { label: "more".into(), op: Op::Input, inputs: vec![], results: vec![second] });
+    assert!(two.verify(Contract::default()).expect_err("two").to_string().contains("a graph has one input"));
+}
+
+#[test]
+fn a_graph_of_the_host_has_limits() {
+    for (from, to, rule) in [
+        ("vocab=4", "vocab=0", "the vocabulary must be 1 to 16777216, found 0"),
+        ("context=16", "context=4000000000", "the context must be 1 to 268435456, found 4000000000"),
+        ("eps=1e-6", "eps=NaN", "a norm's epsilon is in [2^-60, 1], found NaN"),
+        (
+            "%0:all f32[8]",
+            "%0:all f32[2000000]",
+            "the width of the result must be 1 to 1048576, found 2000000",
+        ),
+        ("weight=w[", "weight=[", "`` is no name of a tensor"),
+        (
+            "\n%0",
+            "\nrope 0 half_split rotary=4000000000 base=1e4 scaling=none attention_factor=1.0\n%0",
+            "rope 0: the rotated values must be 2 to 1024, found 4000000000",
+        ),
+        ("\n%0", "\nkv 0 4294967295x2\n%0", "the row length of kv 0 must be 1 to 1048576, found 4294967295"),
+    ] {
+        let graph = Graph::parse(&PART.replacen(from, to, 1)).expect("text");
+        let rules: Vec<_> = graph.check_limits().expect_err(to).0.into_iter().map(|v| v.rule).collect();
+        assert!(rules.iter().any(|found| found == rule), "{to}: {rules:#?}");
+    }
+    let mut spaced = part();
+    spaced.nodes[0].label = "a b".into();
+    assert!(
+        spaced.check_limits().expect_err("spaces").to_string().contains("must have no spaces, found `a b`")
+    );
+}
+
+#[test]
+fn the_builder_infers_types_and_refuses_at_the_call() {
+    let mut b = GraphBuilder::new("part", 4, 16);
+    let vector = |name: &str, len| WeightRef { tensor: name.into(), shape: Shape::Vector(len), part: None };
+    let matrix =
+        |rows, cols| WeightRef { tensor: "w".into(), shape: Shape::Matrix { rows, cols }, part: None };
+    let linear = |rows, cols| Op::Linear { weight: matrix(rows, cols), bias: None, head: false };
+    let hidden = b.input("hidden", 8).expect("input");
+    let x = b.node("select", Op::SelectOutputs, &[hidden]).expect("select");
+    let normed = b.node("norm", Op::RmsNorm { weight: vector("n", 8), eps: 1e-6 }, &[x]).expect("norm");
+    let refused = b.node("bad", linear(8, 7), &[normed]).expect_err("width").to_string();
+    assert!(refused.contains("x must be f32[7] or a16[7]") && refused.contains("label=bad"), "{refused}");
+    let refused = b.node("bad", Op::Add, &[hidden, ValueId(77)]).expect_err("value").to_string();
+    assert!(refused.contains("%77 must be defined by an earlier node"), "{refused}");
+    let refused = b.node("bad", Op::Add, &[hidden, x]).expect_err("rows").to_string();
+    assert!(refused.contains("operands must have all rows"), "{refused}");
+    assert!(b.node("bad", Op::Add, &[]).is_err());
+    assert!(b.input("again", 8).is_err());
+    let w = b.node("w", linear(8, 8), &[normed]).expect("linear");
+    let sum = b.node("sum", Op::Add, &[x, w]).expect("add");
+    assert_eq!(b.finish(sum).expect("a graph").to_string(), PART);
 }

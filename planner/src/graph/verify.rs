@@ -50,11 +50,30 @@ impl Graph {
     }
 }
 
+impl Graph {
+    /// Checks the last node, and takes those before it for right.
+    pub(super) fn verify_last(&self) -> Result<(), Violations> {
+        let Some((last, earlier)) = self.nodes.split_last() else { return Ok(()) };
+        let mut verifier = Verifier::new(self, Contract::default());
+        for node in earlier {
+            node.results.iter().for_each(|result| verifier.defined[result.index()] = true);
+            match node.op {
+                Op::WriteKv { layer, .. } => verifier.kv_written[layer.index()] = true,
+                Op::Input => verifier.has_input = true,
+                _ => {}
+            }
+        }
+        verifier.node(last);
+        if verifier.violations.is_empty() { Ok(()) } else { Err(Violations(verifier.violations)) }
+    }
+}
+
 struct Verifier<'a> {
     graph: &'a Graph,
     contract: Contract,
     defined: Vec<bool>,
     kv_written: Vec<bool>,
+    has_input: bool,
     weights: HashMap<(&'a str, Option<TensorPart>), Shape>,
     violations: Vec<Violation>,
 }
@@ -66,6 +85,7 @@ impl<'a> Verifier<'a> {
             contract,
             defined: vec![false; graph.values.len()],
             kv_written: vec![false; graph.kv_layers.len()],
+            has_input: false,
             weights: HashMap::new(),
             violations: Vec::new(),
         }
@@ -137,6 +157,12 @@ impl<'a> Verifier<'a> {
         self.rows(node, inputs, results);
         match &node.op {
             Op::Tokens => self.expect(node, results[0], Element::U32),
+            Op::Input => {
+                let Some(width) = self.floats(node, results[0]) else { return };
+                self.require(width > 0, node, || "rows of the host have values".to_owned());
+                let second = std::mem::replace(&mut self.has_input, true);
+                self.require(!second, node, || "a graph has one input".to_owned());
+            }
             Op::Embed { table, .. } => {
                 self.expect(node, inputs[0], Element::U32);
                 let Some((rows, cols)) = self.matrix(node, table) else { return };
@@ -265,6 +291,7 @@ impl<'a> Verifier<'a> {
         let of_all = matches!(
             node.op,
             Op::Tokens
+                | Op::Input
                 | Op::Embed { .. }
                 | Op::EmbedPositions { .. }
                 | Op::WriteKv { .. }
@@ -403,11 +430,16 @@ impl<'a> Verifier<'a> {
 
     fn whole(&mut self) {
         let output = self.graph.output;
-        let wanted = Type::f32(Rows::Outputs, self.graph.vocab_len);
         let defined = self.defined.get(output.index()).copied().unwrap_or(false);
+        let is_output = |ty: Type| match ty.element {
+            Element::F32 { width } => width > 0 && ty == Type::f32(Rows::Outputs, width),
+            _ => false,
+        };
         let rule = match defined {
             false => format!("the output {output} must be defined"),
-            true if self.graph.ty(output) != wanted => format!("the output {output} must be {wanted}"),
+            true if !is_output(self.graph.ty(output)) => {
+                format!("the output {output} must be f32 output rows, found {}", self.graph.ty(output))
+            }
             true => return,
         };
         self.violations.push(Violation { place: format!("graph {}", self.graph.architecture), rule });
@@ -495,7 +527,7 @@ impl<'a> Verifier<'a> {
 /// Least and most operands, and the numbers of results.
 fn arity(op: &Op) -> (usize, usize, std::ops::RangeInclusive<usize>) {
     match op {
-        Op::Tokens => (0, 0, 1..=1),
+        Op::Tokens | Op::Input => (0, 0, 1..=1),
         Op::RmsNorm { .. } => (1, 2, 1..=2),
         Op::Linear { .. } => (1, 2, 1..=1),
         Op::Add => (2, 2, 1..=1),

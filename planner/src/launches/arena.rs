@@ -110,7 +110,8 @@ impl Arena {
         let mut arena = Self::default();
         for (id, buffer) in (0..).map(BufferId).zip(&plan.buffers) {
             let rows = largest.count(buffer.rows).saturating_mul(buffer.slots);
-            if rows == 0 {
+            // What the host gives lies among the inputs.
+            if rows == 0 || plan.input == Some(id) {
                 continue;
             }
             let read = regions_read(plan, id, plan.steps.iter());

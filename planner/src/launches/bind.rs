@@ -156,6 +156,9 @@ impl Bind<'_> {
 
     /// A region of a buffer, as long as the shape's rows need.
     fn region(&self, buffer: BufferId, region: Region) -> Option<Place> {
+        if self.lowered.plan.input == Some(buffer) {
+            return (region == Region::Values).then(|| self.input(Input::Values));
+        }
         let place = self.lowered.arena.place(Part::Region(buffer, region))?;
         let of_plan = &self.lowered.plan.buffers[buffer.index()];
         let rows = self.inputs.shape.count(of_plan.rows).saturating_mul(of_plan.slots);

@@ -26,6 +26,8 @@ pub fn check(plan: &Plan, limits: Limits, pages: u32, largest: Shape) -> Result<
     let what = format!("the page tables of {} rows", largest.rows);
     check_len("inputs", &what, tables, "run with fewer rows a batch or fewer KV pages")?;
     check_len("inputs", "the tiles of rows", 2 * u64::from(largest.rows), FEWER_ROWS)?;
+    let values = plan.input.map_or(0, |input| plan.row_width(input) as u64 * u64::from(largest.rows));
+    check_len("inputs", "the values of the host", values, FEWER_ROWS)?;
     for step in &plan.steps {
         if let Op::WriteKv { layer, .. } = step.op {
             let layer = plan.kv_layers[layer.index()];

@@ -115,7 +115,13 @@ impl LoweredPlan {
             pages,
             arena_len_bytes: arena.len_bytes,
             // As if tiles were small: room for any.
-            inputs_len_bytes: InputLayout { shape: largest, rows_a_tile: 1 }.len_bytes().max(ALIGN_BYTES),
+            inputs_len_bytes: InputLayout {
+                shape: largest,
+                rows_a_tile: 1,
+                values_a_row: values_a_row(&plan),
+            }
+            .len_bytes()
+            .max(ALIGN_BYTES),
             largest,
         };
         let tuning = tuning.clone();
@@ -197,7 +203,8 @@ impl Lowered for LoweredPlan {
         let kernels: Vec<GridKernel> =
             templates.iter().map(|template| tuned_kernel(template, &table, &self.hardware)).collect();
         let rows_a_tile = templates.iter().filter_map(Template::rows_a_tile).min();
-        let inputs = InputLayout { shape, rows_a_tile: rows_a_tile.unwrap_or(0) };
+        let values_a_row = values_a_row(&self.plan);
+        let inputs = InputLayout { shape, rows_a_tile: rows_a_tile.unwrap_or(0), values_a_row };
         let mut launches = vec![];
         for (number, (step, of_step)) in self.plan.steps.iter().zip(&of_step).enumerate() {
             let bind = Bind { lowered: self, inputs, step: number as u32, op: &step.op };
@@ -252,6 +259,11 @@ impl LoweredPlan {
             .map(|place| Some(Place { len_bytes, ..place }))
             .ok_or_else(|| error("there is no place for logits"))
     }
+}
+
+/// Values that the host gives for a row.
+fn values_a_row(plan: &Plan) -> u32 {
+    plan.input.map_or(0, |input| plan.row_width(input) as u32)
 }
 
 /// The templates of a plan for a shape.

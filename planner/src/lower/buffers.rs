@@ -7,20 +7,23 @@ use std::collections::HashMap;
 
 use unisonic_core::plan::{Buffer, BufferId, BufferKind};
 
-use crate::graph::{Element, Graph, Type};
+use crate::graph::{Element, Graph, Op, Type};
 
-/// The buffers, and the buffer of each value. The output's buffer is its own and the last. Token ids have none; their
-/// entry means nothing.
+/// The buffers, and the buffer of each value. The output's buffer is its own and the last; what the host gives has its own
+/// too, as it is there before any step. Token ids have none; their entry means nothing.
 pub fn assign(graph: &Graph) -> (Vec<Buffer>, Vec<BufferId>) {
     let mut buffers = Vec::new();
     let mut buffer_of = vec![BufferId(0); graph.values.len()];
     let mut free: HashMap<Type, Vec<BufferId>> = HashMap::new();
     let mut uses = graph.use_counts();
     for node in &graph.nodes {
+        let given = matches!(node.op, Op::Input);
         for &result in node.results.iter().filter(|&&result| result != graph.output) {
             let ty = graph.ty(result);
             let Some(buffer) = buffer(ty) else { continue };
-            let reused = free.get_mut(&ty).and_then(Vec::pop);
+            let reused = free.get_mut(&ty).filter(|_| !given).and_then(Vec::pop);
+            // A use that no node ends.
+            uses[result.index()] += usize::from(given);
             buffer_of[result.index()] = reused.unwrap_or_else(|| {
                 buffers.push(buffer);
                 BufferId((buffers.len() - 1) as u32)
@@ -57,6 +60,25 @@ fn buffer(ty: Type) -> Option<Buffer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Steps before the node that stands for the host's rows have not written there, and steps after it do not.
+    #[test]
+    fn the_input_shares_no_buffer() {
+        let text = "\
+graph tiny vocab=4 context=16 output=%6
+%0:all u32 = tokens() label=tokens
+%1:all f32[4] = embed(%0) table=t[4x4] label=embd
+%2:all f32[4] = add(%1, %1) label=unused
+%3:all f32[4] = input() label=input
+%4:all f32[4] = add(%3, %3) label=sum
+%5:all f32[4] = add(%4, %1) label=sum_too
+%6:all f32[4] = add(%5, %5) label=output
+";
+        let graph = Graph::parse(text).expect("a graph");
+        let (_, buffer_of) = assign(&graph);
+        let of_values: Vec<u32> = buffer_of[1..].iter().map(|buffer| buffer.0).collect();
+        assert_eq!(of_values, [0, 1, 2, 1, 3, 4]);
+    }
 
     /// Being the output is a use that no node ends.
     #[test]

@@ -27,11 +27,14 @@ pub fn lower(graph: &Graph, tensors: &Tensors<'_>, source: &dyn WeightSource) ->
             steps.push(Step { label: node.label.clone(), op });
         }
     }
+    let mut inputs = graph.nodes.iter().filter(|node| matches!(node.op, Op::Input));
+    let input = inputs.next().map(|node| node.results[0]);
     Ok(Plan {
         architecture: graph.architecture.clone(),
         vocab_len: graph.vocab_len,
         context_len: graph.context_len,
         logits: lowering.buffer(graph.output),
+        input: input.map(|value| lowering.buffer(value)),
         weights: lowering.weights,
         buffers,
         rope_tables: graph
@@ -99,7 +102,7 @@ impl<'a> Lowering<'a> {
         let x = if node.inputs.is_empty() { BufferId(0) } else { input(0) };
         let out = node.results.first().map_or(BufferId(0), |&result| self.buffer(result));
         Ok(Some(match &node.op {
-            Op::Tokens => return Ok(None),
+            Op::Tokens | Op::Input => return Ok(None),
             Op::Embed { table, scale } => plan::Op::Embed { table: self.weight(table)?, scale: *scale, out },
             Op::EmbedPositions { table } => plan::Op::EmbedPositions { table: self.weight(table)?, out },
             Op::LayerNorm { weight, bias, eps } => {

@@ -3,9 +3,10 @@
 use unisonic_core::plan::{Activation, KvLayer, KvLayerId, RopeStyle, RopeTableId, Rows};
 
 use super::Model;
-use super::hyper::{Hyper, MAX_VOCAB_LEN};
+use super::hyper::Hyper;
 use super::tensors::Tensors;
 use crate::error::PlanError;
+use crate::graph::limits::MAX_VOCAB_LEN;
 use crate::graph::{Element, Graph, Node, Op, RopeSpec, Shape, Type, ValueId, WeightRef};
 
 /// How a layer attends.

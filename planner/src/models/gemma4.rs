@@ -15,8 +15,9 @@ use unisonic_core::plan::{Activation, KvLayer, KvLayerId, RopeStyle, RopeTableId
 use super::Model;
 use super::builder::{Attention, Builder};
 use super::gemma::{PATTERN, windows};
-use super::hyper::{Hyper, Keys, MAX_HEAD_LEN, MAX_ROW_LEN, ROPE_BASE};
+use super::hyper::{Hyper, Keys, ROPE_BASE};
 use crate::error::PlanError;
+use crate::graph::limits::{MAX_HEAD_LEN, MAX_ROW_LEN};
 use crate::graph::{Graph, Op, RopeScaling, RopeSpec, Shape, Type, ValueId};
 
 /// The reference's base of local layers where the file does not say it.

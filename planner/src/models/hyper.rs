@@ -12,19 +12,12 @@ use unisonic_core::numerics::range::{OutOfRange, check_eps, check_soft_cap};
 
 use crate::error::PlanError;
 use crate::graph::RopeScaling;
+use crate::graph::limits::{MAX_CONTEXT_LEN, MAX_HEAD_LEN, MAX_ROW_LEN, MAX_VOCAB_LEN};
 
 /// Most layers.
 const MAX_LAYERS: u32 = 1024;
-/// Longest activation row, and most values of all heads together.
-pub const MAX_ROW_LEN: u32 = 1 << 20;
-/// Largest head: the score bound of docs/numerics.md "KV cache and attention".
-pub const MAX_HEAD_LEN: u32 = 1024;
-/// Largest vocabulary.
-pub const MAX_VOCAB_LEN: u32 = 1 << 24;
 /// Most experts: numbers up to here are exact as floats, and kernels look through them.
 pub const MAX_EXPERTS: u32 = 1024;
-/// Longest context.
-const MAX_CONTEXT_LEN: u32 = 1 << 28;
 
 /// Reads `ARCHITECTURE.name` keys.
 pub struct Keys<'a> {

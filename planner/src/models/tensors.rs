@@ -7,7 +7,7 @@ use unisonic_core::format::{GgmlType, TensorInfo};
 use unisonic_core::plan::{Encoding, FloatSource, TensorPart};
 
 use crate::error::PlanError;
-use crate::graph::{Shape, WeightRef};
+use crate::graph::{Graph, Shape, WeightRef};
 
 /// Look-up by name.
 pub struct Tensors<'a> {
@@ -53,6 +53,45 @@ impl<'a> Tensors<'a> {
         }
         encoding(info, shape)?;
         Ok(WeightRef { tensor: name.to_owned(), shape, part: None })
+    }
+
+    /// An error if a graph names tensors that are not there in the shape that it says.
+    pub fn check(&self, graph: &Graph) -> Result<(), PlanError> {
+        let factors = graph.rope_tables.iter().filter_map(|table| table.factors.as_ref());
+        let of_nodes =
+            graph.nodes.iter().flat_map(|node| node.op.weights().map(|weight| (&*node.label, weight)));
+        factors.map(|factors| ("rope", factors)).chain(of_nodes).try_for_each(|(node, weight)| {
+            self.misfit(weight).map_or(Ok(()), |found| {
+                Err(PlanError::GraphTensor {
+                    node: node.to_owned(),
+                    tensor: weight.tensor.clone(),
+                    expected: weight.shape.to_string(),
+                    found,
+                })
+            })
+        })
+    }
+
+    /// Why a weight of a graph cannot be had, if so.
+    fn misfit(&self, weight: &WeightRef) -> Option<String> {
+        let Some(info) = self.by_name.get(weight.tensor.as_str()) else {
+            return Some("there is none".to_owned());
+        };
+        let (rows, cols) = match weight.shape {
+            Shape::Vector(len) => (1, u64::from(len)),
+            Shape::Matrix { rows, cols } => (u64::from(rows), u64::from(cols)),
+        };
+        let found = file_shape(info);
+        let fits = match weight.part {
+            None => found == (rows, cols),
+            // Whole rows of a matrix, or values of a vector.
+            Some(part) => {
+                let of_one = if matches!(weight.shape, Shape::Matrix { .. }) { cols.max(1) } else { 1 };
+                let all = found.0.saturating_mul(found.1);
+                (found.1 == cols || of_one == 1) && part.first.is_multiple_of(of_one) && part.len == all
+            }
+        };
+        (!fits).then(|| format!("it is [{}x{}]", found.0, found.1))
     }
 
     /// Rows of a matrix, or values of a vector, of that shape: `len` of them from `first` on.

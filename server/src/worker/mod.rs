@@ -2,11 +2,10 @@
 //!
 //! [`Handle::submit`] gives it work and returns the [`Answers`] as they come; dropping those cancels what is left of them.
 //! `run` is the thread: it loads the model, drives the scheduler while there is work, and sleeps while there is none. `job` is
-//! a choice under way, `text` makes its tokens text, `stops` ends it.
+//! a choice under way, `text` makes its tokens text.
 
 mod job;
 mod run;
-mod stops;
 mod text;
 
 use std::sync::Arc;

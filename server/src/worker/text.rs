@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use unisonic_engine::StopStrings;
 use unisonic_engine::sampling::{Logprobs, TokenLogprob};
 use unisonic_engine::tokenizer::{ControlTokens, Detokenizer, Tokenizer};
-
-use super::stops::StopStrings;
 
 /// Text that was generated, with what the model thought of its tokens.
 #[derive(Clone, Debug, Default, PartialEq)]

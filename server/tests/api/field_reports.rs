@@ -2,7 +2,7 @@
 //!
 //! | report | test |
 //! |---|---|
-//! | 5.01 vLLM #3574 | `worker/stops.rs`: `nothing_of_a_stop_string_gets_out` |
+//! | 5.01 vLLM #3574 | `engine/src/stop_strings.rs`: `nothing_of_a_stop_string_gets_out` |
 //! | 5.04 ferrox #124, llama.cpp #9195 | `worker/text/tests.rs`: `a_character_of_four_tokens_comes_whole` |
 //! | 5.09 llama.cpp PR #13800 | `api/reply.rs`: `a_call_is_named_once_and_its_arguments_follow` |
 //! | 5.14 llama.cpp #24496 | `clients`: `a_client_that_leaves_frees_its_place` |

@@ -187,6 +187,7 @@ mod tests {
             buffers: vec![],
             rope_tables: vec![],
             kv_layers: vec![],
+            input: None,
             steps: steps.map(|label| Step { label: label.into(), op: op.clone() }).into(),
             logits: BufferId(0),
         }

@@ -91,6 +91,7 @@ fn logits(
             sequences: &vec![0; rows],
             page_tables: &[&[1, 0]],
             outputs: &outputs,
+            values: &[],
         };
         let flags = program.run(&batch).map_err(failed)?;
         if let Some(flag) = flags.first() {
