@@ -207,7 +207,7 @@ pub fn gemma4() -> Sample {
                 .change(&name("attn_v"), |info| info.dims[1] = KV_HEADS * LOCAL)
                 .change(&name("attn_output"), |info| {
                     info.dims[0] = HEADS * LOCAL;
-                    info.ty = GgmlType::Q8_0;
+                    info.ty = GgmlType::F16;
                 })
                 .change(&name("attn_q_norm"), |info| info.dims[0] = LOCAL)
                 .change(&name("attn_k_norm"), |info| info.dims[0] = LOCAL);

@@ -266,6 +266,6 @@ mod tests {
         };
         let (first, later) = TYPES.split_at(11);
         assert_eq!(of(first), "32a4efbd337617242a4b4cea1f8400b362bb3f0cd7f1efcd25487d28aef2d420");
-        assert_eq!(of(later), "Q3_K");
+        assert_eq!(of(later), "ab23aefb387884df369b737d2ae5b948e443123d25839bf184f7255dd453e226");
     }
 }
