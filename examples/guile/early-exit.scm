@@ -32,7 +32,7 @@ those to logits at once, and from those through the other layers to logits."
   (let loop ((numbers (tensor->list logits)) (best -inf.0) (second -inf.0))
     (match numbers
       (() (- best second))
-      ((number rest ...)
+      ((number . rest)
        (cond ((> number best) (loop rest number best))
              ((> number second) (loop rest best number))
              (else (loop rest best second)))))))

@@ -40,7 +40,7 @@
          (shares (map (lambda (number) (exp (/ (- number largest) temperature))) numbers)))
     (let loop ((shares shares) (left (* (random 1.0 random-state) (apply + shares))) (token 0))
       (match shares
-        ((share rest ...)
+        ((share . rest)
          (if (or (< left share) (null? rest)) token (loop rest (- left share) (+ token 1))))))))
 
 (define (sampled-tokens model prompt count)
