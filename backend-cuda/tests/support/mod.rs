@@ -23,7 +23,7 @@ use unisonic_cuda::ptx::{Target, emit};
 use unisonic_planner::kernels::linear::{Epilogue, ExpertLinear, Residual};
 use unisonic_planner::kernels::of_plan::Template;
 use unisonic_planner::kernels::{
-    A16Form, Attention, KvLayout, LayerNorm, Lookup, MergeShape, MergedRows, Outputs, PrefillShape,
+    A16Form, Attention, Gate, KvLayout, LayerNorm, Lookup, MergeShape, MergedRows, Outputs, PrefillShape,
     PrepareQuery, RmsNorm, Rope, Route, WriteKv,
 };
 
@@ -87,12 +87,14 @@ pub fn templates() -> Vec<(String, Kernel)> {
     let merge = MergeShape { rows: MergedRows::All, one_group: false };
     let rope = Some(Rope { style: RopeStyle::HalfSplit, pairs: head_len / 2 });
     let norm = RmsNorm { width: 3584, eps: 1e-6, add: false, outputs: a16 };
+    let gate = Gate { activation: Activation::Silu, width: 3584, up_width: 3584, outputs: a16 };
     let experts = Route { width: 2048, experts: 128, chosen: 8, denominator: Denominator::Chosen };
     let query = PrepareQuery { heads, head_len, norm_eps: None, rope };
     templates.extend([
         ("embed Q4_K".to_owned(), Template::EmbedBlocks(BlockFormat::Q4_K, 3584, Lookup::Token(None))),
         ("rms_norm to A16".to_owned(), Template::RmsNorm(norm)),
-        ("gate to A16".to_owned(), Template::Gate(Activation::Silu, 3584, a16)),
+        ("gate to A16".to_owned(), Template::Gate(gate)),
+        ("scale".to_owned(), Template::Scale(3584)),
         (
             "layer_norm to A16".to_owned(),
             Template::LayerNorm(LayerNorm { width: 3584, eps: 1e-5, outputs: a16 }),
@@ -104,7 +106,7 @@ pub fn templates() -> Vec<(String, Kernel)> {
         ("add_shared".to_owned(), Template::AddShared(2048, 2048)),
         ("quantize_a16".to_owned(), Template::Quantize(form)),
         ("prepare_query".to_owned(), Template::PrepareQuery(query)),
-        ("write_kv".to_owned(), Template::WriteKv(WriteKv { layout, norm_eps: None, rope })),
+        ("write_kv".to_owned(), Template::WriteKv(WriteKv { layout, norm_eps: None, rope, value_eps: None })),
         ("attention_decode".to_owned(), Template::AttentionDecode(attention, 1)),
         ("attention_merge".to_owned(), Template::AttentionMerge(attention, f32, merge)),
         ("attention_prefill".to_owned(), prefill),
@@ -113,7 +115,10 @@ pub fn templates() -> Vec<(String, Kernel)> {
     let matrices = |formats: &[BlockFormat], rows: usize| {
         formats.iter().map(|&format| kernel(linear(WeightFormat::Block(format), rows))).collect()
     };
-    let heads = [Template::WriteKv(WriteKv { layout, norm_eps: None, rope }), Template::PrepareQuery(query)];
+    let heads = [
+        Template::WriteKv(WriteKv { layout, norm_eps: None, rope, value_eps: None }),
+        Template::PrepareQuery(query),
+    ];
     use BlockFormat::{Q4_K, Q6_K};
     let joined: [(&str, Vec<Kernel>); 6] = [
         ("linear Q4_K Q4_K Q6_K 1", matrices(&[Q4_K, Q4_K, Q6_K], 1)),
