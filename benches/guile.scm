@@ -1,27 +1,27 @@
-;;; Seconds a token of greedy generation through the Guile modules: prints one number.  benches/guile.py runs it.
+;;; What a token of greedy generation through the Guile modules takes: prints a line of wall and processor seconds for each of five
+;;; measurements.  benches/guile.py runs it.
 ;;;
 ;;;   guile -L bindings/guile -s benches/guile.scm MODEL.gguf TOKENS THREADS
 
 (use-modules (ice-9 match) (unisonic model))
 
-(define (seconds thunk)
-  (let ((start (get-internal-real-time)))
-    (thunk)
-    (/ (- (get-internal-real-time) start) (exact->inexact internal-time-units-per-second))))
-
 (define (measure model first tokens)
-  "Seconds a token after the token FIRST."
+  "Wall and processor seconds a token after the token FIRST."
   (let* ((count 0)
-         (seconds (seconds (lambda ()
-                             (generate model (list first) #:max-tokens tokens #:speculation? #f
-                                       #:on-token (lambda (_) (set! count (+ count 1))))))))
-    (/ seconds count)))
+         (wall (get-internal-real-time))
+         (processor (get-internal-run-time)))
+    (generate model (list first) #:max-tokens tokens #:speculation? #f
+              #:on-token (lambda (_) (set! count (+ count 1))))
+    (map (lambda (ticks) (exact->inexact (/ ticks internal-time-units-per-second count)))
+         (list (- (get-internal-real-time) wall) (- (get-internal-run-time) processor)))))
 
 (match (command-line)
   ((_ path tokens threads)
    (let ((model (load-model path #:threads (string->number threads) #:context 512))
          (tokens (string->number tokens)))
-     ;; One to warm up; then another beginning, so that nothing of it is there already.
+     ;; One to warm up; then other beginnings, so that nothing of them is there already.
      (measure model 1000 tokens)
-     (display (measure model 2000 tokens))
-     (newline))))
+     (for-each (lambda (first)
+                 (match (measure model first tokens)
+                   ((wall processor) (format #t "~a ~a~%" wall processor))))
+               '(2000 3000 4000 5000 6000)))))

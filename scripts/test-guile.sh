@@ -10,6 +10,8 @@ if [ -z "${UNISONIC_LIBRARY:-}" ]; then
 fi
 case $UNISONIC_LIBRARY in /*) ;; *) UNISONIC_LIBRARY=$PWD/$UNISONIC_LIBRARY ;; esac
 export UNISONIC_LIBRARY
+# Names of files are text.
+export LC_ALL=C.UTF-8
 command -v guile >/dev/null || { echo "guile is missing (Debian: guile-3.0)" >&2; exit 1; }
 
 # Compiled here and not in the user's cache, each in a process of its own: the modules first that others use.

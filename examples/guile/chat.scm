@@ -11,7 +11,7 @@
 (define (say-and-show chat line)
   (guard (condition ((unisonic-error? condition)
                      (format #t "[~a: ~a]" (unisonic-error-status condition) (exception-message condition))))
-    (chat-say chat line #:on-text (lambda (text) (display text) (force-output))))
+    (chat-say chat line #:max-tokens 512 #:on-text (lambda (text) (display text) (force-output))))
   (newline))
 
 (define (talk chat)

@@ -1,7 +1,8 @@
 ;;; Whole models: generation with callbacks, as a stream, and through continuations.
 
 (use-modules (ice-9 control) (ice-9 match) (srfi srfi-1) (srfi srfi-41) (srfi srfi-64)
-             (tests common) (unisonic ffi) (unisonic model))
+             (ice-9 threads)
+             (tests common) (unisonic ffi) (unisonic model) (unisonic tensor))
 
 (define (test-generation path)
   (let* ((model (load-model path #:context 256))
@@ -47,6 +48,40 @@
     (test-equal "and the model goes on as before" (completion-tokens completion)
       (completion-tokens (generate model prompt #:max-tokens 40)))))
 
+(define (test-sharing path)
+  "Two generations of one model by turns, and several threads, give what each gives alone."
+  (let* ((model (load-model path #:context 256 #:sequences 4))
+         (prompts '((1 2 3) (9 8 7 6) (40 41)))
+         (text (lambda (prompt) (completion-text (generate model prompt #:max-tokens 25))))
+         (right (map text prompts)))
+    (let loop ((streams (map (lambda (prompt) (text-stream model prompt #:max-tokens 25)) prompts))
+               (texts (map (const "") prompts)))
+      (if (every stream-null? streams)
+          (test-equal "by turns" right texts)
+          (loop (map (lambda (stream) (if (stream-null? stream) stream (stream-cdr stream))) streams)
+                (map (lambda (stream text) (if (stream-null? stream) text (string-append text (stream-car stream))))
+                     streams texts))))
+    (test-equal "in threads" right
+      (map join-thread (map (lambda (prompt) (call-with-new-thread (lambda () (text prompt)))) prompts)))
+    ;; Made in one thread, used in another, freed in a third.
+    (let* ((session (join-thread (call-with-new-thread (lambda () (make-session model)))))
+           (logits (join-thread (call-with-new-thread (lambda () (session-append! session '(1 2)) (session-logits session))))))
+      (test-equal '(1 2) (session-tokens session))
+      (session-truncate! session 1)
+      (session-append! session '(2))
+      (test-assert "what was forgotten leaves no trace" (tensor=? logits (session-logits session)))
+      (join-thread (call-with-new-thread (lambda () (close-handle! (session-handle session)))))
+      (test-equal 'invalid-handle (status-of (lambda () (session-tokens session)))))))
+
+(define (test-paths path)
+  "A path may be of any characters."
+  (let* ((folder (mkdtemp "/tmp/unisonic-XXXXXX"))
+         (copy (string-append folder "/модель 模型 🦙 " (make-string 100 #\ы) ".gguf")))
+    (copy-file path copy)
+    (test-equal "llama" (model-architecture (load-model copy)))
+    (delete-file copy)
+    (rmdir folder)))
+
 (define (test-chat path)
   (let* ((model (load-model path #:context 512))
          (chat (make-chat model #:system "You answer in one word."))
@@ -63,7 +98,7 @@
   "Handles go when nothing refers to them, whatever left early."
   (let ((model (load-model path #:context 256)))
     (collect-all!)
-    (let ((before (live-handles)))
+    (let ((before (live-handles)) (of-library (library-handles)))
       (do ((round 0 (+ round 1))) ((= round 30))
         (catch 'mine (lambda () (generate model '(1 2) #:max-tokens 5 #:on-token (lambda (_) (throw 'mine)))) (const #f))
         (call/ec (lambda (k) (generate model '(1 2) #:max-tokens 5 #:on-token k)))
@@ -74,6 +109,7 @@
       (collect-all!)
       (test-assert (format #f "~a handles before, ~a after" before (live-handles))
         (<= (live-handles) (+ before 4)))
+      (test-equal "the library counts the same" (- (live-handles) before) (- (library-handles) of-library))
       (test-equal 5 (length (completion-tokens (generate model '(1 2) #:max-tokens 5)))))))
 
 (run-tests "model"
@@ -83,6 +119,8 @@
   (let ((tiny (fixture "llama")))
     (when tiny
       (test-generation tiny)
+      (test-sharing tiny)
+      (test-paths tiny)
       (test-leaks tiny)))
   (let ((path (smollm2)))
     (when path

@@ -7,6 +7,11 @@
 (define (greedy-tokens path tokens count)
   (completion-tokens (generate (load-model path) tokens #:max-tokens count)))
 
+(define (built-in-logits path tokens)
+  (let ((session (make-session (load-model path))))
+    (session-append! session tokens)
+    (session-logits session)))
+
 (define (test-llama path prompt count)
   "The llama in Scheme gives what the built-in model gives."
   (let* ((weights (open-weights path))
@@ -17,6 +22,8 @@
       (remove (lambda (token) (stop-token? tokenizer token)) (greedy-tokens path prompt count))
       chosen)
     (test-equal "one trace" 1 (trace-count llama))
+    (test-assert "the bits of the built-in model's logits"
+      (tensor=? (built-in-logits path prompt) (llama prompt)))
     ;; A prompt at once and row by row.
     (let ((state (make-state))
           (at-once (llama prompt #:outputs 'all)))
@@ -28,8 +35,20 @@
       (tensor=? (llama prompt) (llama prompt #:device "cpu-scalar")))
     (test-equal "one trace for two devices" 1 (trace-count llama))))
 
-(define (test-built-in-plan path)
-  "The plan of the graph is that of the built-in model, but for the names of steps."
+(define (test-gpu-kernels path)
+  "The kernels of GPUs, in the interpreter and on a device where there is one."
+  (let* ((llama (make-llama (open-weights path) #:context 64))
+         (prompt '(1 5 9))
+         (right (llama prompt)))
+    (test-assert "the same bits in the kernel interpreter" (tensor=? right (llama prompt #:device "interpreter")))
+    (match (assoc "vulkan:0" (list-devices))
+      ((name _ #f)
+       (test-assert "the same bits on vulkan:0" (tensor=? right (llama prompt #:device name))))
+      (_ (format (current-error-port) "skipped: a model in Scheme on vulkan:0 (there is no such device)~%")))
+    (test-equal 1 (trace-count llama))))
+
+(define (test-text-form path)
+  "The text form of what was recorded is a graph again."
   (let ((text (graph->string (traced-graph (make-llama (open-weights path)) 'tokens))))
     (test-equal text (graph->string (string->graph text)))))
 
@@ -141,7 +160,8 @@
   (let ((tiny (fixture "llama")))
     (when tiny
       (test-llama tiny '(1 5 9 13 200) 40)
-      (test-built-in-plan tiny)
+      (test-text-form tiny)
+      (test-gpu-kernels tiny)
       (test-sampling tiny)
       (test-early-exit tiny)
       (test-state tiny)))

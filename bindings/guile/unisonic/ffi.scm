@@ -17,7 +17,7 @@
             &unisonic-error unisonic-error? unisonic-error-status raise-unisonic-error
             handle? handle-pointer handle-kind handle-open? make-handle close-handle!
             live-handles collect-handles!
-            the-library library-version
+            the-library library-version library-handles
             text-args tokens-args buffer->bytevector buffer->string buffer->tokens
             c-struct read-struct struct-size))
 
@@ -25,15 +25,15 @@
 
 (define (open-library)
   "The shared library: the file that the environment variable UNISONIC_LIBRARY names, or the one that the system's
-loader finds as libunisonic.so."
+loader finds."
   (let ((named (getenv "UNISONIC_LIBRARY")))
     (if named
         (load-foreign-library named)
-        (false-if-exception (load-foreign-library "libunisonic")))))
+        (or (false-if-exception (load-foreign-library "libunisonic"))
+            (false-if-exception (load-foreign-library "libunisonic.so.0"))
+            (error "libunisonic.so was not found: install it, or name it in the environment variable UNISONIC_LIBRARY")))))
 
-(define shared-library
-  (or (open-library)
-      (load-foreign-library "libunisonic.so.0")))
+(define shared-library (open-library))
 
 (define-syntax-rule (define-foreign name c-name result (arg ...))
   "Defines NAME as the function C-NAME of the library."
@@ -223,6 +223,8 @@ among these go as pointers.  A failure is a condition."
   "The version of the library, a string."
   (pointer->string (%version)))
 
+(define-foreign %library-len-handles "unisonic_library_len_handles" size_t ('*))
+
 (define the-library
   (let ((library #f))
     (lambda ()
@@ -233,6 +235,10 @@ among these go as pointers.  A failure is a condition."
                            (call/out 'the-library %library-open abi-version #f)
                            %library-close)))
       library)))
+
+(define (library-handles)
+  "How many handles the library counts: those of `live-handles' and what its objects are made of."
+  (%library-len-handles (handle-pointer (the-library))))
 
 ;;; Buffers
 

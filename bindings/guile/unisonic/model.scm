@@ -14,11 +14,13 @@
   #:use-module (srfi srfi-41)
   #:use-module (system foreign)
   #:use-module (unisonic ffi)
+  #:use-module (unisonic tensor)
   #:export (load-model model? model-architecture model-name model-device model-profile model-vocabulary model-context
             open-tokenizer encode decode vocabulary-size stop-token?
             generate completion? completion-text completion-tokens completion-stop
             text-stream producer->stream
             make-chat chat? chat-messages chat-say
+            make-session session? session-handle session-append! session-logits session-tokens session-truncate!
             list-devices))
 
 ;;; Devices
@@ -318,6 +320,46 @@ holds."
                        (unless (string-null? (cdr event)) (yield (cdr event))))
                      events)
            (if more? (loop) (close-handle! (generation-batch generation)))))))))
+
+;;; Sessions, for loops that choose tokens themselves
+
+(define-foreign %session-new "unisonic_session_new" int32 ('* '* '* '*))
+(define-foreign %session-append "unisonic_session_append" int32 ('* '* size_t '* '*))
+(define-foreign %session-get-logits "unisonic_session_get_logits" int32 ('* '* size_t '*))
+(define-foreign %session-get-tokens "unisonic_session_get_tokens" int32 ('* '* '*))
+(define-foreign %session-truncate "unisonic_session_truncate" int32 ('* size_t '*))
+(define-foreign %session-free "unisonic_session_free" int32 ('*))
+
+(define-record-type <session>
+  (%make-session handle vocabulary)
+  session?
+  (handle session-handle)
+  (vocabulary session-vocabulary))
+
+(define (make-session model)
+  "An empty sequence of tokens on MODEL."
+  (%make-session (make-handle 'session (call/out 'make-session %session-new (model-handle model) #f) %session-free)
+                 (model-vocabulary model)))
+
+(define (session-append! session tokens)
+  "Runs TOKENS behind those of the session."
+  (apply call 'session-append! %session-append (session-handle session)
+         (append (tokens-args tokens) (list #f))))
+
+(define (session-logits session)
+  "The logits of what may follow the last token: a tensor of one row."
+  (let* ((count (session-vocabulary session))
+         (logits (make-bytevector (* 4 count))))
+    (call 'session-logits %session-get-logits (session-handle session) logits count)
+    (make-tensor 'f32 (list 1 count) logits)))
+
+(define (session-tokens session)
+  "All tokens, as a list."
+  (buffer->tokens (call/out 'session-tokens %session-get-tokens (session-handle session))))
+
+(define (session-truncate! session len)
+  "Forgets all tokens past the first LEN."
+  (call 'session-truncate! %session-truncate (session-handle session) len))
 
 ;;; Conversations
 
