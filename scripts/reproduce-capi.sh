@@ -1,24 +1,31 @@
 #!/usr/bin/env bash
-# Builds the release of libunisonic.so twice, from two copies of the sources in different folders, and compares SHA-256. Takes two whole
-# builds, so it is no part of what CI runs.
+# Builds libunisonic.so twice, from two copies of the sources in different folders, and compares SHA-256. Takes two whole builds, so
+# it is no part of what CI runs. scripts/reproduce-capi.sh [PROFILE], which is release unless it is given.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+profile=${1:-release}
+case $profile in dev) folder=debug ;; *) folder=$profile ;; esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Where sources and dependencies lie is no part of a release.
 home=${CARGO_HOME:-$HOME/.cargo}
 
+# Both before the first build: what is edited meanwhile is in neither.
+for copy in one elsewhere/two; do
+    mkdir -p "$work/$copy"
+    git ls-files -z | xargs -0 cp --parents --no-dereference -t "$work/$copy"
+done
+
+# Prints the digest of the library of a copy.
 build() {
     local copy=$work/$1
-    mkdir -p "$copy"
-    git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference -t "$copy" 2>/dev/null || true
     (
         cd "$copy"
-        RUSTFLAGS="--remap-path-prefix=$copy=/unisonic --remap-path-prefix=$home=/cargo" \
-            CARGO_TARGET_DIR=$copy/target CARGO_INCREMENTAL=0 cargo build --release --locked --quiet -p unisonic-capi
+        RUSTFLAGS="--remap-path-prefix=$copy=/unisonic --remap-path-prefix=$home=/cargo" CARGO_TARGET_DIR=$copy/target \
+            CARGO_INCREMENTAL=0 cargo build --profile "$profile" --locked --quiet -p unisonic-capi
     )
-    sha256sum "$copy/target/release/libunisonic.so" | cut -d ' ' -f 1
+    sha256sum "$copy/target/$folder/libunisonic.so" | cut -d ' ' -f 1
 }
 
 first=$(build one)

@@ -64,7 +64,9 @@ for compiler in gcc clang; do
         done
     }
 done
-# C++ may include it too.
+# Padding would be garbage in a field to come. C++ may include the header too.
+# shellcheck disable=SC2086
+echo '#include <unisonic.h>' | gcc -x c -std=c11 -fsyntax-only -Wpadded -Werror $cflags -
 # shellcheck disable=SC2086
 echo '#include <unisonic.h>' | g++ -x c++ -fsyntax-only -Wall -Wextra -pedantic -Werror $cflags -
 

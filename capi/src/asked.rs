@@ -123,6 +123,14 @@ impl Asked {
         self.want_logits || self.want_receipt
     }
 
+    /// Does what takes long and does not need the model to be free.
+    pub(crate) fn prepare(&self, model: &Model) -> Result {
+        if self.want_receipt {
+            model.digest()?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn drafter(&self) -> Option<Box<dyn Drafter>> {
         self.speculation.then(|| Box::new(NgramDrafter::new()) as Box<dyn Drafter>)
     }

@@ -5,8 +5,8 @@ use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use unisonic_engine::Stop;
 use unisonic_engine::schedule::{Request, RequestId, Scheduler, SubmitError};
+use unisonic_engine::{Sample, Stop};
 
 use crate::asked::{Answer, Asked, Said, unisonic_generate_options};
 use crate::callback::{Flow, failed};
@@ -60,7 +60,11 @@ struct Waiting {
     number: u64,
     prompt: Vec<u32>,
     asked: Asked,
+    sampler: Box<dyn Sample>,
 }
+
+/// Requests that the scheduler is given at a time.
+pub(crate) const MAX_QUEUED: usize = 256;
 
 #[derive(Default)]
 struct Work {
@@ -102,7 +106,7 @@ impl Batch {
         {
             let mut scheduler = self.model.turn(None)?;
             work.cancel_asked(&mut scheduler);
-            self.submit(&mut work, &mut scheduler)?;
+            self.submit(&mut work, &mut scheduler);
             if !work.running.is_empty() {
                 scheduler.step(&mut |event| self.model.requests.take(event))?;
             }
@@ -112,20 +116,12 @@ impl Batch {
     }
 
     /// Gives the scheduler what waits, as far as it takes it.
-    fn submit(&self, work: &mut Work, scheduler: &mut Scheduler) -> Result {
-        loop {
-            let Some(Waiting { number, prompt, asked }) = locked(&self.waiting).pop_front() else {
-                return Ok(());
-            };
-            match self.start(&prompt, &asked, scheduler) {
-                Ok(None) => {
-                    locked(&self.waiting).push_front(Waiting { number, prompt, asked });
-                    return Ok(());
-                }
-                Ok(Some((id, request))) => {
-                    self.model.requests.insert(id, &request);
-                    work.running.push(Running { number, id, asked, request });
-                }
+    fn submit(&self, work: &mut Work, scheduler: &mut Scheduler) {
+        while scheduler.queued() < MAX_QUEUED {
+            let Some(waiting) = locked(&self.waiting).pop_front() else { break };
+            let number = waiting.number;
+            match self.start(waiting, scheduler) {
+                Ok(running) => work.running.push(running),
                 Err(error) => {
                     work.ended.insert(number, Err(error));
                 }
@@ -133,29 +129,26 @@ impl Batch {
         }
     }
 
-    /// None if the scheduler has no room.
-    fn start(
-        &self,
-        prompt: &[u32],
-        asked: &Asked,
-        scheduler: &mut Scheduler,
-    ) -> Result<Option<(RequestId, Arc<Mutex<InFlight>>)>> {
+    fn start(&self, waiting: Waiting, scheduler: &mut Scheduler) -> Result<Running> {
+        let Waiting { number, prompt, asked, sampler } = waiting;
         let model = &self.model;
         let vocabulary = Arc::clone(&model.tokenizer.vocabulary);
-        let answer = Answer::new(model, scheduler.engine(), asked, prompt)?;
+        let answer = Answer::new(model, scheduler.engine(), &asked, &prompt)?;
         let request = Request {
-            prompt: prompt.to_vec(),
+            prompt,
             max_tokens: asked.max_tokens,
             salt: self.salt.clone(),
-            sampler: asked.choice.sampler(model, prompt.len(), asked.looks_at_logits())?,
+            sampler,
             drafter: asked.drafter(),
             is_stop: Arc::new(move |token| vocabulary.is_stop(token)),
         };
-        match scheduler.submit(request) {
-            Ok(id) => Ok(Some((id, InFlight::new(answer, asked.want_logits)))),
-            Err(SubmitError::QueueFull { .. }) => Ok(None),
-            Err(SubmitError::Request(error)) => Err(error.into()),
-        }
+        let id = scheduler.submit(request).map_err(|error| match error {
+            SubmitError::QueueFull { .. } => Error::new(unisonic_status::Busy, error.to_string()),
+            SubmitError::Request(error) => error.into(),
+        })?;
+        let request = InFlight::new(answer, asked.want_logits);
+        model.requests.insert(id, &request);
+        Ok(Running { number, id, asked, request })
     }
 }
 
@@ -285,9 +278,11 @@ pub unsafe extern "C" fn unisonic_batch_add(
                 return Err(batch.model.facts.overflow(prompt.len() + 1).into());
             }
             // What is wrong with the options is said now.
-            asked.choice.sampler(&batch.model, prompt.len(), asked.looks_at_logits())?;
+            let sampler = asked.choice.sampler(&batch.model, prompt.len(), asked.looks_at_logits())?;
+            asked.prepare(&batch.model)?;
             let number = batch.next.fetch_add(1, Ordering::Relaxed);
-            locked(&batch.waiting).push_back(Waiting { number, prompt: prompt.to_vec(), asked });
+            let prompt = prompt.to_vec();
+            locked(&batch.waiting).push_back(Waiting { number, prompt, asked, sampler });
             options::write_value(request, number, "request")
         })
     }

@@ -64,6 +64,7 @@ fn answer(session: &Session, sequence: &mut Sequence, asked: &Asked) -> Result<C
     let start = sequence.tokens.len();
     let mut sampler = asked.choice.sampler(model, start, asked.looks_at_logits())?;
     let mut drafter = asked.drafter();
+    asked.prepare(model)?;
     let mut turn = match model.turn(cancel) {
         Ok(turn) => turn,
         Err(error) if error.status == unisonic_status::Cancelled => return Ok(nothing()),

@@ -4,16 +4,18 @@ use std::ffi::{CString, c_char, c_void};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 use unisonic_core::format::GgufFile;
 use unisonic_core::plan::{LoadProgress, Weight};
 use unisonic_devices::{DeviceName, OpenOptions};
+use unisonic_engine::constraint::{ConstraintError, Grammars};
 use unisonic_engine::schedule::{ScheduleLimits, Scheduler};
 use unisonic_engine::{Digest, Engine, EngineError, EngineOptions};
 
+use crate::batch::MAX_QUEUED;
 use crate::cancel::{Cancel, unisonic_cancel};
 use crate::entry::entry;
 use crate::error::{Error, Result, c_string, unisonic_error};
@@ -137,6 +139,8 @@ pub(crate) struct Model {
     pub(crate) requests: Requests,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) facts: Facts,
+    /// Made when they are first needed: that takes a moment.
+    grammars: OnceLock<std::result::Result<Grammars, ConstraintError>>,
     paths: Vec<PathBuf>,
     digest: Mutex<Option<Digest>>,
 }
@@ -192,6 +196,12 @@ impl Model {
         };
         *known = Some(digest);
         Ok(digest)
+    }
+
+    /// Grammars over the model's tokens.
+    pub(crate) fn grammars(&self) -> Result<&Grammars> {
+        let grammars = self.grammars.get_or_init(|| Grammars::new(&self.tokenizer.vocabulary));
+        Ok(grammars.as_ref().map_err(Clone::clone)?)
     }
 
     /// Where the model was.
@@ -281,13 +291,15 @@ unsafe fn load(
     loading.check()?;
     let engine = engine?;
     let facts = facts(&file, &engine);
+    let limits = ScheduleLimits { max_queued: MAX_QUEUED, ..ScheduleLimits::default() };
     let device = &engine.device().id;
     tracing::info!(device, context_len = facts.context_len, "loaded {}", path.display());
     Ok(Model {
-        scheduler: Turns::new(Scheduler::new(engine, ScheduleLimits::default())),
+        scheduler: Turns::new(Scheduler::new(engine, limits)),
         requests: Requests::default(),
         tokenizer: Arc::new(tokenizer),
         facts,
+        grammars: OnceLock::new(),
         paths: file.paths().map(Path::to_owned).collect(),
         digest: Mutex::new(None),
     })

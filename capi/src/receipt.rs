@@ -54,8 +54,9 @@ pub unsafe extern "C" fn unisonic_receipt_verify(
         entry(error, |entry| {
             let model = entry.object::<Model>(model)?;
             let receipt = Receipt::from_json(options::text(receipt, receipt_len, "receipt")?)?;
+            let digest = model.digest()?;
             let mut turn = model.turn(None)?;
-            receipt.check(model.digest()?, &turn.engine().device().profile)?;
+            receipt.check(digest, &turn.engine().device().profile)?;
             model.check(&receipt.prompt_ids, "prompt_ids of the receipt")?;
             model.check(&receipt.output_ids, "output_ids of the receipt")?;
             let (start, constraint) = match &receipt.answer {

@@ -4,9 +4,7 @@ use std::ffi::c_char;
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex};
 
-use unisonic_engine::constraint::{
-    ConstrainedAnswer, ConstrainedSampler, Constraint, ConstraintKind, Grammars,
-};
+use unisonic_engine::constraint::{ConstrainedAnswer, ConstrainedSampler, Constraint, ConstraintKind};
 use unisonic_engine::sampling::{DEFAULT_WINDOW, Sampler as Chooser, SamplerOptions, Window};
 use unisonic_engine::{GreedyTokens, Sample};
 
@@ -178,7 +176,7 @@ pub(crate) fn sampler(
     let chooser = Chooser::new(options, model.facts.vocab_len)?;
     Ok(match constraint {
         Some(constraint) => {
-            let grammar = Grammars::new(&model.tokenizer.vocabulary)?.compile(constraint)?;
+            let grammar = model.grammars()?.compile(constraint)?;
             Box::new(ConstrainedSampler::new(chooser, grammar, start))
         }
         None if chooser.is_greedy() && !looks_at_logits => Box::new(GreedyTokens),

@@ -141,6 +141,12 @@ void test_handles(void)
     FAILS(UNISONIC_STATUS_INVALID_HANDLE, "no handle",
           unisonic_cancel_request((unisonic_cancel *)(void *)((char *)nothing + 1), &error));
     CHECK(unisonic_cancel_free(NULL) == UNISONIC_STATUS_OK);
+    /* More than wait before they are used again. */
+    for (int i = 0; i < 5000; i++) {
+        unisonic_cancel *another = NULL;
+        OK(unisonic_cancel_new(library, &another, &error));
+        CHECK(another != next && unisonic_cancel_free(another) == UNISONIC_STATUS_OK);
+    }
     unisonic_error_free(NULL);
     CHECK(unisonic_error_status(NULL) == UNISONIC_STATUS_OK && unisonic_error_message(NULL)[0] == '\0');
     CHECK(unisonic_buffer_data(NULL) == NULL && unisonic_session_len(NULL) == 0);
