@@ -122,6 +122,18 @@ fn routes_of(op: &Op) -> Option<BufferId> {
     }
 }
 
+/// Whether all that touches a buffer are results of linear layers, which are written by columns, and soft caps, whose
+/// kernel takes rows of any length: logits.
+fn takes_any_width(plan: &Plan, buffer: BufferId) -> bool {
+    plan.steps.iter().all(|step| match step.op {
+        Op::Linear { x, out, .. } if out == buffer => x != buffer,
+        Op::SoftCap { .. } => true,
+        ref op => {
+            op.result() != Some(buffer) && op.quantized() != Some(buffer) && !op.operands().contains(&buffer)
+        }
+    })
+}
+
 /// Why the kernels cannot run a plan, if they cannot: vectors of 16 have to fit its rows and heads.
 fn unfit(plan: &Plan) -> Option<String> {
     let fits = |len: u32| len.is_multiple_of(LANES as u32);
@@ -138,7 +150,7 @@ fn unfit(plan: &Plan) -> Option<String> {
     let routes: Vec<BufferId> = plan.steps.iter().filter_map(|step| routes_of(&step.op)).collect();
     let rows = (0..).map(BufferId).zip(&plan.buffers).find_map(|(id, buffer)| match buffer.kind {
         // Logits are written by columns, so any vocabulary will do; routes are no rows for kernels.
-        BufferKind::F32 { .. } if id == plan.logits || routes.contains(&id) => None,
+        BufferKind::F32 { .. } if takes_any_width(plan, id) || routes.contains(&id) => None,
         BufferKind::F32 { width } | BufferKind::A16 { width } if !fits(width) => {
             Some(format!("rows of {width} values, but kernels take multiples of 16"))
         }

@@ -127,8 +127,8 @@ const GEMMA3: Hyperparameters = Hyperparameters {
 
 /// `google/gemma-4-E4B`. Lengths are those of its published configuration, written down from memory. What can be checked
 /// here agrees: the reference's number of layers of this size (`llama.cpp`, `src/models/gemma4.cpp`), its rule that the
-/// last layer with a cache is global and the one before it local, and the card's 4.5 thousand million parameters
-/// without per-layer embeddings and some 8 with them.
+/// last layer with a cache is global and the one before it local, and the size: 4.6 thousand million parameters without
+/// per-layer embeddings, near the 4.5 of the card, and 7.5 with them.
 const GEMMA4_E4B: Hyperparameters = Hyperparameters {
     name: "gemma4-e4b",
     architecture: "gemma4",

@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(parameters("phi3-mini-4k") / 10_000_000, 382);
         assert_eq!(parameters("gemma2-2b") / 10_000_000, 261);
         assert_eq!(parameters("gpt2"), 124_439_808);
-        // 4.5 thousand million and the second table.
+        // The card says 4.5 thousand million beside the second table.
         let table = 262_144 * 256 * 42;
         assert_eq!((parameters("gemma4-e4b") - table) / 100_000_000, 46);
     }
