@@ -132,6 +132,7 @@
     (test-equal 'graph (status-of (lambda () ((make-traced (lambda (x) (outputs (linear x "absent"))) #:weights weights)
                                               rows))))
     (test-equal 'invalid-argument (status-of (lambda () (twice "text"))))
+    (test-error "a keyword that there is not" 'keyword-argument-error (twice rows #:output 'all))
     ;; Abandoned in the middle: the next call records anew.
     (let* ((escape #f)
            (fickle (make-traced (lambda (x) (if escape (escape 'left)) (outputs x)) #:weights weights)))

@@ -208,7 +208,7 @@ where to run.  Called with symbolic values it becomes part of the graph that is 
                         #:passes-off passes-off))
          (record (%make-traced name procedure weights (list vocab context options)
                                (make-hash-table) (make-hash-table) 0)))
-    (define* (run #:key state (outputs 'last) (device device) #:allow-other-keys #:rest arguments)
+    (define* (run #:key state (outputs 'last) (device device) #:rest arguments)
       (let ((rows (take-while (negate keyword?) arguments)))
         (if (any value? rows)
             (apply procedure rows)
