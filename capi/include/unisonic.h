@@ -80,7 +80,8 @@
 // LayerNorm with the vectors `weight` and `bias` and the epsilon `number`. Inputs: x.
 #define UNISONIC_OP_LAYER_NORM 6
 
-// RMSNorm of each head with the vector `weight`, as long as a head, and the epsilon `number`. Inputs: x.
+// RMSNorm of each head with the vector `weight`, as long as a head, and the epsilon `number`; without a weight, of heads of
+// `head_len` values. Inputs: x.
 #define UNISONIC_OP_HEAD_NORM 7
 
 // Turns each head of `head_len` values by its position, as the table `rope` says. Inputs: x.
@@ -123,6 +124,9 @@
 
 // a and, times the sigmoid of the matrix `weight` of one row times x, b. Inputs: x, a, b.
 #define UNISONIC_OP_ADD_SHARED 20
+
+// x times the only value of the vector `weight`. Inputs: x.
+#define UNISONIC_OP_SCALE 21
 
 // `activation`: SwiGLU's.
 #define UNISONIC_ACTIVATION_SILU 1

@@ -182,7 +182,7 @@ fn a_wrong_plan_is_refused() {
         (|plan| plan.buffers[2].kind = BufferKind::A16 { width: 16 }, "quantize"),
         (|plan| plan.weights[0].cols = 64, "embed"),
         (|plan| plan.steps[1].op = Op::SelectOutputs { x: BufferId(9), out: BufferId(1) }, "no buffer 9"),
-        (|plan| plan.logits = BufferId(1), "logits"),
+        (|plan| plan.logits = BufferId(0), "logits"),
     ];
     let limits = Limits { kv_pages: 1, max_rows: 1, max_outputs: 1 };
     for (spoil, named) in spoils {
