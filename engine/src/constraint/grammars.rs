@@ -76,7 +76,9 @@ impl Grammars {
         // Notices a grammar whose only text is the empty one.
         judge.consume_tokens(&[]).map_err(refused)?;
         // And one that is too much for the first token, or has no end.
-        judge.compute_mask().map_err(refused)?;
+        if !judge.is_stopped() {
+            judge.compute_mask().map_err(refused)?;
+        }
         let scout = Position::new(judge.deep_clone());
         Ok(Grammar { judge: Position::new(judge), scout })
     }
