@@ -145,7 +145,7 @@ async fn a_stop_finishes_what_is_at_work() {
     assert_eq!(stopped, Stopped { at_work: 1, cancelled: 0 });
     let said = of.said.lock().unwrap().clone();
     assert!(said.iter().any(|line| line.starts_with("ready: tiny on cpu")), "{said:?}");
-    assert!(said.iter().any(|line| line.starts_with("stopping: 1 requests")), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("stopping: 1 answers")), "{said:?}");
     assert!(said.last().unwrap().contains("1 answers finished, 0 cancelled"), "{said:?}");
     assert!(TcpStream::connect(&of.address).await.is_err());
 }
