@@ -66,6 +66,7 @@ void test_handles(void);
 void test_structs(void);
 void test_context(void);
 void test_callbacks(void);
+void test_calls_in_log(void);
 void test_out_of_memory(void);
 void test_sessions(void);
 void test_constraints(void);

@@ -14,6 +14,7 @@ static const struct {
 } TESTS[] = {
     {"arguments", test_arguments},   {"devices", test_devices},     {"nulls", test_nulls},         {"handles", test_handles},     {"structs", test_structs},
     {"context", test_context},       {"callbacks", test_callbacks}, {"out_of_memory", test_out_of_memory},
+    {"calls_in_log", test_calls_in_log},
     {"sessions", test_sessions},     {"constraints", test_constraints}, {"receipts", test_receipts},
     {"batch", test_batch},           {"cancel", test_cancel},       {"threads", test_threads},
     {"libraries", test_libraries},   {"moving", test_moving},       {"memory", test_memory},
