@@ -72,6 +72,7 @@ void test_sessions(void);
 void test_constraints(void);
 void test_receipts(void);
 void test_batch(void);
+void test_full_queue(void);
 void test_cancel(void);
 void test_threads(void);
 void test_libraries(void);
