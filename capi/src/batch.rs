@@ -186,10 +186,11 @@ impl Work {
             };
             let Running { number, id, .. } = self.running.swap_remove(index);
             model.requests.remove(id);
+            // Before what can fail, so that the request can be taken in any case.
+            self.ended.insert(number, end);
             if flow != Flow::Continue {
                 model.turn(None)?.cancel(id);
             }
-            self.ended.insert(number, end);
         }
         Ok(())
     }
