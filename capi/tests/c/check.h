@@ -80,6 +80,7 @@ void test_moving(void);
 void test_memory(void);
 void test_silence(void);
 void test_paths(void);
+void test_replaced(void);
 void test_float_mode(void);
 void test_graphs(void);
 

@@ -19,7 +19,7 @@ static const struct {
     {"batch", test_batch},           {"full_queue", test_full_queue}, {"cancel", test_cancel},       {"threads", test_threads},
     {"libraries", test_libraries},   {"moving", test_moving},       {"memory", test_memory},
     {"silence", test_silence},       {"paths", test_paths},         {"float_mode", test_float_mode},
-    {"graphs", test_graphs},
+    {"graphs", test_graphs},         {"replaced", test_replaced},
 };
 
 void check_failed(const char *file, int line, const char *what, unisonic_error *error)
