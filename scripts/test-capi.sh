@@ -101,7 +101,7 @@ run_valgrind() {
         --fair-sched=yes "$@"
 }
 ABI_TEST_CYCLES=2 run_valgrind "$work/abi_test-gcc" "$model" \
-    arguments nulls handles structs context callbacks sessions constraints batch receipts cancel graphs memory >/dev/null
+    arguments nulls handles structs context callbacks calls_in_log sessions constraints batch receipts cancel graphs memory >/dev/null
 run_valgrind "$work/old_caller-gcc" "$model" >/dev/null
 run_valgrind "$work/generate-gcc" "$model" "Once" >/dev/null
 run_valgrind "$work/graph-gcc" >/dev/null

@@ -107,12 +107,17 @@ impl Batch {
             let mut scheduler = self.model.turn(None)?;
             work.cancel_asked(&mut scheduler);
             self.submit(&mut work, &mut scheduler);
-            if !work.running.is_empty() {
+            // Also where nothing of its own runs: requests of other batches fill the queue, and nobody may step those.
+            if self.has_more(&work) {
                 scheduler.step(&mut |event| self.model.requests.take(event))?;
             }
         }
         work.tell(&self.model)?;
-        Ok(!work.running.is_empty() || !locked(&self.waiting).is_empty())
+        Ok(self.has_more(&work))
+    }
+
+    fn has_more(&self, work: &Work) -> bool {
+        !work.running.is_empty() || !locked(&self.waiting).is_empty()
     }
 
     /// Gives the scheduler what waits, as far as it takes it.
@@ -181,10 +186,11 @@ impl Work {
             };
             let Running { number, id, .. } = self.running.swap_remove(index);
             model.requests.remove(id);
+            // Before what can fail, so that the request can be taken in any case.
+            self.ended.insert(number, end);
             if flow != Flow::Continue {
                 model.turn(None)?.cancel(id);
             }
-            self.ended.insert(number, end);
         }
         Ok(())
     }

@@ -17,6 +17,8 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// The floating-point mode of the host in this thread, while a call is under way.
     static HOST: Cell<Option<HostFloatState>> = const { Cell::new(None) };
+    /// Whether the thread is in a log callback.
+    static IN_LOG: Cell<bool> = const { Cell::new(false) };
     /// What the last panic said.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
@@ -91,8 +93,12 @@ impl Entry {
         Ok(found)
     }
 
-    /// Sends what is logged in this thread to the library's callback until the call ends.
+    /// Sends what is logged in this thread to the library's callback until the call ends. Within a log callback nothing is logged:
+    /// tracing drops events that come while it hands one on, and does not let the subscriber be changed until it has.
     pub(crate) fn log_to(&self, library: &Library) {
+        if IN_LOG.get() {
+            return;
+        }
         // The one before is put back first.
         self.log.borrow_mut().take();
         *self.log.borrow_mut() = Some(tracing::dispatcher::set_default(library.dispatch()));
@@ -106,6 +112,14 @@ pub(crate) fn as_host<T>(callback: impl FnOnce() -> T) -> T {
         // A thread of ours.
         None => callback(),
     }
+}
+
+/// Runs a log callback as [`as_host`] does. Calls that come from it log nothing.
+pub(crate) fn as_host_that_logs<T>(callback: impl FnOnce() -> T) -> T {
+    let before = IN_LOG.replace(true);
+    let result = as_host(callback);
+    IN_LOG.set(before);
+    result
 }
 
 /// What is changed in the thread during a call, and put back after it.

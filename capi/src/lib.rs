@@ -41,6 +41,7 @@ pub mod library;
 pub mod loading;
 pub mod log;
 pub mod model;
+mod model_files;
 pub mod options;
 pub mod program;
 pub mod receipt;

@@ -9,7 +9,7 @@ use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::callback::User;
-use crate::entry::as_host;
+use crate::entry::as_host_that_logs;
 use crate::error::{Error, Result, c_string};
 
 /// How much a line of the log matters.
@@ -81,7 +81,7 @@ impl Subscriber for LogSink {
         let text = c_string(&line.finish());
         let len = text.as_bytes().len();
         // SAFETY: the host's function, as it said when it gave it; the text lives until it returns.
-        as_host(|| unsafe { (self.callback)(self.user.0, level, text.as_ptr(), len) });
+        as_host_that_logs(|| unsafe { (self.callback)(self.user.0, level, text.as_ptr(), len) });
     }
 
     fn new_span(&self, _span: &span::Attributes<'_>) -> span::Id {

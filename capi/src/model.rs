@@ -1,13 +1,10 @@
 //! A model on a device.
 
 use std::ffi::{CString, c_char, c_void};
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use sha2::{Digest as _, Sha256};
 use unisonic_core::format::GgufFile;
 use unisonic_core::plan::{LoadProgress, Weight};
 use unisonic_devices::{DeviceName, OpenOptions};
@@ -18,10 +15,11 @@ use unisonic_engine::{Digest, Engine, EngineError, EngineOptions};
 use crate::batch::MAX_QUEUED;
 use crate::cancel::{Cancel, unisonic_cancel};
 use crate::entry::entry;
-use crate::error::{Error, Result, c_string, unisonic_error};
+use crate::error::{Result, c_string, unisonic_error};
 use crate::handle::{self, Object};
 use crate::library::{Library, unisonic_library};
 use crate::loading::{Loading, unisonic_progress_fn};
+use crate::model_files::ModelFiles;
 use crate::options::{self, SizeTagged, unisonic_text};
 use crate::requests::Requests;
 use crate::status::unisonic_status;
@@ -141,8 +139,7 @@ pub(crate) struct Model {
     pub(crate) facts: Facts,
     /// Made when they are first needed: that takes a moment.
     grammars: OnceLock<std::result::Result<Grammars, ConstraintError>>,
-    paths: Vec<PathBuf>,
-    digest: Mutex<Option<Digest>>,
+    files: ModelFiles,
 }
 
 /// What does not change while a model is loaded.
@@ -185,17 +182,7 @@ impl Model {
 
     /// SHA-256 of the file, computed once; of a sharded set that of the digests of its files.
     pub(crate) fn digest(&self) -> Result<Digest> {
-        let mut known = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(digest) = *known {
-            return Ok(digest);
-        }
-        let digests = self.paths.iter().map(|path| file_digest(path)).collect::<Result<Vec<_>>>()?;
-        let digest = match digests.as_slice() {
-            [digest] => *digest,
-            digests => Digest::of(&digests.iter().flat_map(|digest| digest.0).collect::<Vec<u8>>()),
-        };
-        *known = Some(digest);
-        Ok(digest)
+        self.files.digest()
     }
 
     /// Grammars over the model's tokens.
@@ -206,21 +193,13 @@ impl Model {
 
     /// Where the model was.
     pub(crate) fn path(&self) -> &Path {
-        self.paths.first().map_or(Path::new(""), PathBuf::as_path)
+        self.files.path()
     }
 
     /// Refuses ids that the model does not have.
     pub(crate) fn check(&self, tokens: &[u32], name: &str) -> Result {
         crate::tokenizer::check_tokens(tokens, self.facts.vocab_len, name)
     }
-}
-
-fn file_digest(path: &Path) -> Result<Digest> {
-    let mut sha256 = Sha256::new();
-    File::open(path).and_then(|mut file| io::copy(&mut file, &mut sha256)).map_err(|error| {
-        Error::new(unisonic_status::Io, format!("cannot read {} for its digest: {error}", path.display()))
-    })?;
-    Ok(Digest(sha256.finalize().into()))
 }
 
 /// Loads the model of a GGUF file, of which `path` may be any shard. `path` is the path's bytes on Unix,
@@ -264,6 +243,7 @@ unsafe fn load(
         name => name.parse::<DeviceName>()?,
     };
     let file = GgufFile::open(path)?;
+    let files = ModelFiles::of(&file)?;
     let tokenizer = Tokenizer::from_metadata(file.metadata())?;
     let or_none = |value: u32| (value != 0).then_some(value);
     let opened = OpenOptions {
@@ -300,8 +280,7 @@ unsafe fn load(
         tokenizer: Arc::new(tokenizer),
         facts,
         grammars: OnceLock::new(),
-        paths: file.paths().map(Path::to_owned).collect(),
-        digest: Mutex::new(None),
+        files,
     })
 }
 

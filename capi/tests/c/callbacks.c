@@ -125,6 +125,59 @@ void test_callbacks(void)
     unisonic_library_close(library);
 }
 
+struct logged {
+    unisonic_library *library;
+    int lines;
+    int is_within;
+};
+
+/* Opens handles of the library whose line it is, and of another, and generates. */
+static void use_in_log(void *user, unisonic_log_level level, const char *message, size_t len)
+{
+    struct logged *logged = user;
+    (void)level;
+    CHECK(message[len] == '\0' && !logged->is_within);
+    logged->lines++;
+    if (logged->lines > 1)
+        return;
+    logged->is_within = 1;
+    unisonic_library *libraries[2] = {logged->library, open_library()};
+    for (int i = 0; i < 2; i++) {
+        unisonic_model *model = load(libraries[i], NULL);
+        unisonic_generate_options generation = greedy(3);
+        uint32_t tokens[3];
+        CHECK(generate(model, &generation, tokens, 3) == 3);
+        unisonic_session *session = NULL;
+        FAILS(UNISONIC_STATUS_INVALID_ARGUMENT, "model is NULL", unisonic_session_new(NULL, NULL, &session, &error));
+        CHECK(unisonic_model_free(model) == UNISONIC_STATUS_OK);
+    }
+    CHECK(unisonic_library_close(libraries[1]) == UNISONIC_STATUS_OK);
+    logged->is_within = 0;
+}
+
+/* All handles but those of the call can be used in a log callback; what is done there is not logged, and the log goes on after it. */
+void test_calls_in_log(void)
+{
+    struct logged logged;
+    memset(&logged, 0, sizeof logged);
+    unisonic_library_options options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.log = use_in_log;
+    options.log_user = &logged;
+    options.log_level = UNISONIC_LOG_LEVEL_INFO;
+    OK(unisonic_library_open(UNISONIC_ABI_VERSION, &options, &logged.library, &error));
+    CHECK(logged.lines == 0);
+    unisonic_model *model = load(logged.library, NULL);
+    int lines = logged.lines;
+    CHECK(lines > 0);
+    unisonic_model_free(model);
+    model = load(logged.library, NULL);
+    CHECK(logged.lines == 2 * lines);
+    unisonic_model_free(model);
+    unisonic_library_close(logged.library);
+}
+
 /* More memory than there is, inside of the library. */
 void test_out_of_memory(void)
 {

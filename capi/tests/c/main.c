@@ -14,11 +14,12 @@ static const struct {
 } TESTS[] = {
     {"arguments", test_arguments},   {"devices", test_devices},     {"nulls", test_nulls},         {"handles", test_handles},     {"structs", test_structs},
     {"context", test_context},       {"callbacks", test_callbacks}, {"out_of_memory", test_out_of_memory},
+    {"calls_in_log", test_calls_in_log},
     {"sessions", test_sessions},     {"constraints", test_constraints}, {"receipts", test_receipts},
-    {"batch", test_batch},           {"cancel", test_cancel},       {"threads", test_threads},
+    {"batch", test_batch},           {"full_queue", test_full_queue}, {"cancel", test_cancel},       {"threads", test_threads},
     {"libraries", test_libraries},   {"moving", test_moving},       {"memory", test_memory},
     {"silence", test_silence},       {"paths", test_paths},         {"float_mode", test_float_mode},
-    {"graphs", test_graphs},
+    {"graphs", test_graphs},         {"replaced", test_replaced},
 };
 
 void check_failed(const char *file, int line, const char *what, unisonic_error *error)

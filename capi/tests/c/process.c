@@ -163,6 +163,57 @@ void test_paths(void)
     unisonic_library_close(library);
 }
 
+static unisonic_model *load_path(unisonic_library *library, const char *path)
+{
+    unisonic_model *model = NULL;
+    OK(unisonic_model_load(library, path, strlen(path), NULL, &model, &error));
+    return model;
+}
+
+/* Receipts are of the weights that were loaded, whatever has the file's path by then. */
+void test_replaced(void)
+{
+    char folder[] = "/tmp/unisonic-abi-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    copy_file(model_path, path);
+    unisonic_library *library = open_library();
+    unisonic_model *model = load_path(library, path), *original = load_path(library, model_path);
+    CHECK(unlink(path) == 0);
+    copy_file("/proc/self/exe", path);
+
+    unisonic_session *session = session_of(model);
+    unisonic_generate_options options = greedy(3);
+    options.want_receipt = 1;
+    unisonic_completion *completion = NULL;
+    OK(unisonic_session_generate(session, PROMPT, 5, &options, &completion, &error));
+    const char *receipt = unisonic_completion_receipt(completion);
+    unisonic_verdict verdict;
+    memset(&verdict, 0, sizeof verdict);
+    verdict.struct_size = sizeof verdict;
+    OK(unisonic_receipt_verify(original, receipt, strlen(receipt), &verdict, &error));
+    CHECK(verdict.equal == 1);
+    unisonic_completion_free(completion);
+    unisonic_session_free(session);
+    unisonic_model_free(model);
+
+    /* What was written to is not what was loaded. */
+    copy_file(model_path, path);
+    model = load_path(library, path);
+    FILE *file = fopen(path, "ab");
+    CHECK(file != NULL && fputc(0, file) == 0 && fclose(file) == 0);
+    session = session_of(model);
+    FAILS(UNISONIC_STATUS_IO, "was written to",
+          unisonic_session_generate(session, PROMPT, 5, &options, &completion, &error));
+    options.want_receipt = 0;
+    OK(unisonic_session_generate(session, PROMPT, 5, &options, NULL, &error));
+    unisonic_session_free(session);
+    unisonic_model_free(model);
+    unisonic_model_free(original);
+    unisonic_library_close(library);
+    CHECK(unlink(path) == 0 && rmdir(folder) == 0);
+}
+
 struct mode {
     int rounding;
     unsigned flags;

@@ -238,6 +238,52 @@ static int32_t on_request(void *user, const unisonic_token_event *event)
     return request->count == request->stop_at ? UNISONIC_STOP : UNISONIC_CONTINUE;
 }
 
+/* A batch comes to its end although the requests of another, which nobody steps, fill the queue of the model. */
+void test_full_queue(void)
+{
+    /* One page, so that one request runs and keeps the others waiting; more than the queue takes. */
+    enum { QUEUED = 256, REQUESTS = QUEUED + 8 };
+    unisonic_library *library = open_library();
+    unisonic_load_options load_options;
+    memset(&load_options, 0, sizeof load_options);
+    load_options.struct_size = sizeof load_options;
+    load_options.context_len = 64;
+    unisonic_model *model = load(library, &load_options);
+    unisonic_batch *full = NULL, *other = NULL;
+    OK(unisonic_batch_new(model, NULL, &full, &error));
+    OK(unisonic_batch_new(model, NULL, &other, &error));
+    uint64_t number = 0;
+    uint32_t more = 0;
+    for (int i = 0; i < REQUESTS; i++) {
+        unisonic_generate_options options = greedy(i == 0 ? 8 : 1);
+        OK(unisonic_batch_add(full, PROMPT, 5, &options, &number, &error));
+    }
+    /* The second step fills the places of the queue that the first has emptied. */
+    OK(unisonic_batch_step(full, &more, &error));
+    OK(unisonic_batch_step(full, &more, &error));
+    CHECK(more == 1);
+    unisonic_generate_options options = greedy(2);
+    OK(unisonic_batch_add(other, OTHER, 3, &options, &number, &error));
+    int steps = 0;
+    for (more = 1; more && steps < 4 * REQUESTS; steps++)
+        OK(unisonic_batch_step(other, &more, &error));
+    CHECK(!more && steps > 8);
+    unisonic_completion *completion = NULL;
+    OK(unisonic_batch_take(other, number, &completion, &error));
+    CHECK(unisonic_completion_len_tokens(completion) == 2);
+    unisonic_completion_free(completion);
+    OK(unisonic_batch_run(full, &error));
+    for (uint64_t i = 1; i <= REQUESTS; i++) {
+        OK(unisonic_batch_take(full, i, &completion, &error));
+        CHECK(unisonic_completion_len_tokens(completion) == (i == 1 ? 8 : 1));
+        unisonic_completion_free(completion);
+    }
+    unisonic_batch_free(full);
+    unisonic_batch_free(other);
+    unisonic_model_free(model);
+    unisonic_library_close(library);
+}
+
 /* Many requests at once have the answers that they have alone, whoever steps them. */
 void test_batch(void)
 {

@@ -80,6 +80,11 @@ impl GgufFile {
         self.shards.iter().map(|shard| shard.path.as_path())
     }
 
+    /// The open files with their paths, in the order of [`TensorInfo::shard`].
+    pub fn files(&self) -> impl ExactSizeIterator<Item = (&Path, &File)> {
+        self.shards.iter().map(|shard| (shard.path.as_path(), &shard.file))
+    }
+
     /// The bytes of a tensor of this file, as it stores them.
     ///
     /// Errors: the tensor is of another file, the file has become shorter, the device fails, memory does not suffice.
