@@ -2,7 +2,7 @@
 ;;;
 ;;; A generation runs step by step: the library is called for one step of the model and returns, and what came of it is handed to
 ;;; Scheme code afterwards.  So no C function is ever on the stack below a callback of yours, which may raise conditions and leave
-;;; through any continuation.  Start reading at `generate'.
+;;; through any continuation; handlers of signals, which may do the same, wait until the step is done.  Start reading at `generate'.
 
 (define-module (unisonic model)
   #:use-module (ice-9 match)
@@ -243,7 +243,9 @@ control tokens that the text spells become those tokens, which is not for texts 
 
 (define (step! generation)
   "Runs a step of the model: whether there is more to do, and what happened, a list of (TOKEN . TEXT)."
-  (let* ((more (call/value 'generate %batch-step uint32 (generation-batch generation)))
+  (let* ((more (call-with-blocked-asyncs
+                ;; What a handler of a signal throws may not go through the library's frames, which are below the callback.
+                (lambda () (call/value 'generate %batch-step uint32 (generation-batch generation)))))
          (happened (generation-happened generation))
          (events (reverse (variable-ref happened))))
     (variable-set! happened '())
