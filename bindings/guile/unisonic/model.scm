@@ -93,8 +93,9 @@ tokens.  None of the options changes a bit of a result."
          (options (c-struct load-types
                             (list device (bytevector-length device) %null-pointer %null-pointer %null-pointer
                                   0 threads context sequences chunk-rows 0 0)))
-         (pointer (apply call/out 'load-model %model-load (the-library)
-                         (append (text-args path) (list options)))))
+         (pointer (retrying (lambda ()
+                              (apply call/out 'load-model %model-load (the-library)
+                                     (append (text-args path) (list options)))))))
     (keep device)
     (describe (make-handle 'model pointer %model-free))))
 

@@ -21,7 +21,7 @@
             gated swiglu gelu soft-cap outputs width weight-dims
             ;; traced procedures
             define-traced make-traced traced? trace-count traced-graph traced-program
-            make-state state? state-length state-truncate!))
+            make-state state? state-length state-truncate! state-close!))
 
 ;;; Symbolic values
 
@@ -331,16 +331,27 @@ with these keywords."
 
 ;;; State
 
-;; The sequences of some programs that belong together.
+;; The sequences of some programs that belong together; #f when it has been closed.
 (define-record-type <state>
   (%make-state sequences)
   state?
-  (sequences state-sequences))
+  (sequences %state-sequences set-state-sequences!))
 
 (define (make-state)
   "An empty state: what traced procedures remember of the rows that they were given with it.  One state serves any number of
 traced procedures; each has a sequence of its own in it."
   (%make-state (make-hash-table)))
+
+(define (state-sequences state)
+  (or (%state-sequences state)
+      (raise-unisonic-error 'state 'invalid-handle "the state has been closed")))
+
+(define (state-close! state)
+  "Frees what STATE holds on devices now, not when it is collected; a second time does nothing."
+  (let ((sequences (%state-sequences state)))
+    (when sequences
+      (set-state-sequences! state #f)
+      (hash-for-each (lambda (_ sequence) (close-handle! sequence)) sequences))))
 
 (define (state-sequence state program)
   (or (hashq-ref (state-sequences state) program)
@@ -349,8 +360,9 @@ traced procedures; each has a sequence of its own in it."
         sequence)))
 
 (define (sequences-of state traced)
-  (filter-map (lambda (program) (hashq-ref (state-sequences state) program))
-              (hash-map->list (lambda (_ program) program) (traced-programs (record-of traced)))))
+  (let ((sequences (state-sequences state)))
+    (filter-map (lambda (program) (hashq-ref sequences program))
+                (hash-map->list (lambda (_ program) program) (traced-programs (record-of traced))))))
 
 (define (state-length state traced)
   "How many rows TRACED has been given with STATE."
