@@ -151,6 +151,15 @@
     (state-truncate! state llama 3)
     (test-assert "what was forgotten leaves no trace"
       (tensor=? (tensor-rows whole 3 2) (llama '(4 5) #:state state #:outputs 'all)))
+    (let ((elsewhere (lambda () (llama '(6) #:state state #:device "cpu-scalar"))))
+      (test-equal "rows that another device has are not left out in silence" 'invalid-argument (status-of elsewhere))
+      (test-assert (string-contains (message-of elsewhere) "rows of `llama` for tokens on cpu,"))
+      (test-equal 5 (state-length state llama))
+      (state-truncate! state llama 0)
+      (test-assert "another device begins anew"
+        (tensor=? whole (llama '(1 2 3 4 5) #:state state #:device "cpu-scalar" #:outputs 'all)))
+      (state-truncate! state llama 0)
+      (llama '(1 2 3 4 5) #:state state))
     (test-equal 'context-full (status-of (lambda () (llama (make-list 96 1) #:state state))))
     (test-equal "a failed call changes nothing" 5 (state-length state llama))
     (test-equal 'invalid-argument (status-of (lambda () (llama '(-1) #:state state))))

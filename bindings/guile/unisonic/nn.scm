@@ -244,7 +244,7 @@ with these keywords."
          (values (find rows-tensor? rows))
          (count (if values (tensor-row-count values) (tokens-length tokens))))
     (run-program program
-                 #:sequence (and state (program-has-state? program) (state-sequence state program))
+                 #:sequence (and state (program-has-state? program) (state-sequence state record program))
                  #:tokens tokens
                  #:values values
                  #:first-output (match outputs
@@ -353,16 +353,31 @@ traced procedures; each has a sequence of its own in it."
       (set-state-sequences! state #f)
       (hash-for-each (lambda (_ sequence) (close-handle! sequence)) sequences))))
 
-(define (state-sequence state program)
+(define (state-sequence state record program)
+  "The sequence of PROGRAM, one of those of RECORD, in STATE.  What another one of them computed is of no use to it."
+  (for-each (match-lambda
+              (((device . shapes) . other)
+               (let ((sequence (hashq-ref (state-sequences state) other)))
+                 (when (and sequence (not (eq? other program)) (> (sequence-length sequence) 0))
+                   (raise-unisonic-error (string->symbol (traced-name record)) 'invalid-argument
+                                         (format #f "the state has rows of `~a` for ~a on ~a, and goes on with those alone: give another state, or truncate this one to 0 rows first"
+                                                 (traced-name record)
+                                                 (string-join (map (lambda (shape) (format #f "~a" shape)) shapes) ", ")
+                                                 device))))))
+            (programs-of record))
   (or (hashq-ref (state-sequences state) program)
       (let ((sequence (make-sequence program)))
         (hashq-set! (state-sequences state) program sequence)
         sequence)))
 
+(define (programs-of record)
+  "A list of ((DEVICE . SHAPES) . PROGRAM)."
+  (hash-map->list cons (traced-programs record)))
+
 (define (sequences-of state traced)
   (let ((sequences (state-sequences state)))
-    (filter-map (lambda (program) (hashq-ref sequences program))
-                (hash-map->list (lambda (_ program) program) (traced-programs (record-of traced))))))
+    (filter-map (match-lambda ((_ . program) (hashq-ref sequences program)))
+                (programs-of (record-of traced)))))
 
 (define (state-length state traced)
   "How many rows TRACED has been given with STATE."
