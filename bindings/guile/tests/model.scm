@@ -141,6 +141,8 @@ middle would be busy for ever."
 
 (run-tests "model"
   (test-assert (assoc "cpu" (list-devices)))
+  (test-equal "reasons to stop of a later library are ends" '(end cancelled unknown unknown)
+    (map (@@ (unisonic model) stop-reason) '(0 6 7 -1)))
   (test-equal 'io (status-of (lambda () (load-model "no/such/ファイル.gguf"))))
   (test-assert (string-contains (message-of (lambda () (load-model "no/such/ファイル.gguf"))) "ファイル"))
   (let ((tiny (fixture "llama")))

@@ -71,7 +71,7 @@ loader finds."
                       (utf8->string (pointer->bytevector (%error-message error) len)))))
     (%error-free error)
     (raise-unisonic-error who
-                          (if (< status (vector-length statuses)) (vector-ref statuses status) status)
+                          (if (< -1 status (vector-length statuses)) (vector-ref statuses status) 'unknown)
                           message)))
 
 ;;; Handles

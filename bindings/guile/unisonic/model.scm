@@ -159,10 +159,13 @@ control tokens that the text spells become those tokens, which is not for texts 
   completion?
   (text completion-text)
   (tokens completion-tokens)
-  ;; end, length, context, constraint, stop-string, callback or cancelled
+  ;; end, length, context, constraint, stop-string, callback or cancelled; unknown for what a later library may add
   (stop completion-stop))
 
 (define stops #(end length context constraint stop-string callback cancelled))
+
+(define (stop-reason code)
+  (if (< -1 code (vector-length stops)) (vector-ref stops code) 'unknown))
 
 (define sampler-types
   (append (make-list 8 double) (list uint64 '* size_t '* size_t uint32 uint32 int32 uint32)))
@@ -263,7 +266,7 @@ control tokens that the text spells become those tokens, which is not for texts 
                '()
                (bytevector->uint-list (pointer->bytevector (%completion-tokens pointer) (* 4 count))
                                       (native-endianness) 4))
-           (vector-ref stops (%completion-stop pointer)))))
+           (stop-reason (%completion-stop pointer)))))
     (%completion-free pointer)
     completion))
 
