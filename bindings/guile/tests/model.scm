@@ -112,8 +112,37 @@
       (test-equal "the library counts the same" (- (live-handles) before) (- (library-handles) of-library))
       (test-equal 5 (length (completion-tokens (generate model '(1 2) #:max-tokens 5)))))))
 
+(define (test-signals path)
+  "What a handler of a signal throws while the library computes is thrown when that has returned: a batch whose step was left in the
+middle would be busy for ever."
+  (let* ((model (load-model path #:context 256))
+         (texts (lambda () (text-stream model '(1 2 3) #:max-tokens 20)))
+         (right (stream->list (texts)))
+         (thrown 0)
+         (statuses '()))
+    (sigaction SIGALRM (lambda (_) (throw 'alarm)))
+    (do ((round 0 (+ round 1))) ((= round 50))
+      (let ((stream (texts)))
+        (catch 'alarm
+          (lambda ()
+            (dynamic-wind
+              (lambda () (setitimer ITIMER_REAL 0 0 0 (+ 500 (* 97 round))))
+              (lambda () (stream-length stream))
+              (lambda () (setitimer ITIMER_REAL 0 0 0 0))))
+          (lambda _ (set! thrown (+ thrown 1))))
+        ;; The stream goes on from where it was left.
+        (set! statuses (cons (status-of (lambda () (stream-length stream))) statuses))))
+    ;; What was still on its way.
+    (catch 'alarm (lambda () (usleep 20000)) (const #f))
+    (sigaction SIGALRM SIG_DFL)
+    (test-assert "steps were interrupted" (> thrown 0))
+    (test-equal "no step was left in the middle" 0 (count (lambda (status) (eq? status 'busy)) statuses))
+    (test-equal "the model goes on as before" right (stream->list (texts)))))
+
 (run-tests "model"
   (test-assert (assoc "cpu" (list-devices)))
+  (test-equal "reasons to stop of a later library are ends" '(end cancelled unknown unknown)
+    (map (@@ (unisonic model) stop-reason) '(0 6 7 -1)))
   (test-equal 'io (status-of (lambda () (load-model "no/such/ファイル.gguf"))))
   (test-assert (string-contains (message-of (lambda () (load-model "no/such/ファイル.gguf"))) "ファイル"))
   (let ((tiny (fixture "llama")))
@@ -121,7 +150,8 @@
       (test-generation tiny)
       (test-sharing tiny)
       (test-paths tiny)
-      (test-leaks tiny)))
+      (test-leaks tiny)
+      (test-signals tiny)))
   (let ((path (smollm2)))
     (when path
       (test-chat path))))

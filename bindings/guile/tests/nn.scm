@@ -151,10 +151,45 @@
     (state-truncate! state llama 3)
     (test-assert "what was forgotten leaves no trace"
       (tensor=? (tensor-rows whole 3 2) (llama '(4 5) #:state state #:outputs 'all)))
+    (let ((elsewhere (lambda () (llama '(6) #:state state #:device "cpu-scalar"))))
+      (test-equal "rows that another device has are not left out in silence" 'invalid-argument (status-of elsewhere))
+      (test-assert (string-contains (message-of elsewhere) "rows of `llama` for tokens on cpu,"))
+      (test-equal 5 (state-length state llama))
+      (state-truncate! state llama 0)
+      (test-assert "another device begins anew"
+        (tensor=? whole (llama '(1 2 3 4 5) #:state state #:device "cpu-scalar" #:outputs 'all)))
+      (state-truncate! state llama 0)
+      (llama '(1 2 3 4 5) #:state state))
     (test-equal 'context-full (status-of (lambda () (llama (make-list 96 1) #:state state))))
     (test-equal "a failed call changes nothing" 5 (state-length state llama))
     (test-equal 'invalid-argument (status-of (lambda () (llama '(-1) #:state state))))
     (test-equal 'invalid-argument (status-of (lambda () (llama '(100000) #:state state))))))
+
+(define (test-dropped-states path)
+  "States that nothing refers to give their memory back when another one needs it; closed ones at once."
+  (let* ((llama (make-llama (open-weights path) #:context 64))
+         (rows (make-list 60 1))
+         (right (llama rows))
+         (closed (make-state)))
+    (define (with-new-state)
+      (tensor=? right (llama rows #:state (make-state))))
+    (test-equal "no state is refused" (make-list 12 #t) (map (lambda (_) (with-new-state)) (iota 12)))
+    (do ((round 0 (+ round 1))) ((= round 3))
+      (let ((state (make-state)))
+        (llama rows #:state state)
+        (let ((before (live-handles)))
+          (state-close! state)
+          (test-assert "closing frees" (< (live-handles) before)))))
+    (llama '(1 2) #:state closed)
+    (state-close! closed)
+    (state-close! closed)
+    (test-equal 'invalid-handle (status-of (lambda () (llama '(3) #:state closed))))
+    (test-equal 'invalid-handle (status-of (lambda () (state-length closed llama))))
+    ;; Those in use stay.
+    (let ((states (list (make-state) (make-state) (make-state) (make-state))))
+      (test-equal "all in use" 'out-of-memory
+        (status-of (lambda () (for-each (lambda (state) (llama rows #:state state)) states))))
+      (test-equal 60 (state-length (car states) llama)))))
 
 (run-tests "nn"
   (test-tracing)
@@ -165,7 +200,8 @@
       (test-gpu-kernels tiny)
       (test-sampling tiny)
       (test-early-exit tiny)
-      (test-state tiny)))
+      (test-state tiny)
+      (test-dropped-states tiny)))
   (let ((path (smollm2)))
     (when path
       (test-llama path (encode (open-tokenizer path) "The capital of France is") 8))))

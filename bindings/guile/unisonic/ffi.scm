@@ -4,6 +4,7 @@
 ;;; and handles that are freed when nothing refers to them any more.  Start reading at `define-foreign', then `call'.
 
 (define-module (unisonic ffi)
+  #:use-module (ice-9 control)
   #:use-module (ice-9 exceptions)
   #:use-module (ice-9 iconv)
   #:use-module (ice-9 match)
@@ -13,7 +14,7 @@
   #:use-module (system foreign)
   #:use-module (system foreign-library)
   #:export (define-foreign
-            call call/out call/value keep
+            call call/out call/value retrying keep
             &unisonic-error unisonic-error? unisonic-error-status raise-unisonic-error
             handle? handle-pointer handle-kind handle-open? make-handle close-handle!
             live-handles collect-handles!
@@ -70,7 +71,7 @@ loader finds."
                       (utf8->string (pointer->bytevector (%error-message error) len)))))
     (%error-free error)
     (raise-unisonic-error who
-                          (if (< status (vector-length statuses)) (vector-ref statuses status) status)
+                          (if (< -1 status (vector-length statuses)) (vector-ref statuses status) 'unknown)
                           message)))
 
 ;;; Handles
@@ -169,6 +170,26 @@ among these go as pointers.  A failure is a condition."
   (let ((out (make-bytevector 8 0)))
     (apply call who function (append arguments (list out)))
     (car (parse-c-struct (bytevector->pointer out) (list type)))))
+
+(define (out-of-memory? condition)
+  (and (unisonic-error? condition) (eq? (unisonic-error-status condition) 'out-of-memory)))
+
+(define (collect-garbage!)
+  "Collects garbage and frees the handles in it.  Guile's finalizer thread hands them over: it is given time, twice."
+  (do ((round 0 (+ round 1))) ((= round 2))
+    (gc)
+    (usleep 2000)
+    (collect-handles!)))
+
+(define (retrying thunk)
+  "Calls THUNK.  If memory is short, which handles may hold that nothing refers to any more, frees those and calls it once more."
+  (let ((result (let/ec return
+                  (with-exception-handler
+                      (lambda (condition)
+                        (if (out-of-memory? condition) (return out-of-memory?) (raise-exception condition)))
+                    thunk))))
+    (cond ((eq? result out-of-memory?) (collect-garbage!) (thunk))
+          (else result))))
 
 (define (text-args text)
   "The two arguments of a text: its bytes and how many; of #f, none."

@@ -251,7 +251,7 @@ result."
                             (list device (bytevector-length device) %null-pointer %null-pointer %null-pointer
                                   (if (zero? (bytevector-length off)) %null-pointer off) (bytevector-length off)
                                   0 threads context sequences chunk-rows)))
-         (pointer (call/out 'load-program %program-load graph weights options)))
+         (pointer (retrying (lambda () (call/out 'load-program %program-load graph weights options)))))
     (keep device off)
     (describe (make-handle 'program pointer %program-free))))
 
@@ -295,7 +295,8 @@ result."
 (define* (run-program program #:key sequence (tokens '()) values (first-output 0))
   "Appends rows to SEQUENCE, or to one that is forgotten, and gives a tensor with what PROGRAM makes of those from index
 FIRST-OUTPUT on.  TOKENS are ids, VALUES is a tensor of f32 rows: as many of each as the program takes."
-  (pointer->tensor
-   (apply call/out 'run-program %program-run (program-handle program) sequence
-          (append (tokens-args tokens)
-                  (list (and values (tensor-handle values)) first-output)))))
+  (let ((arguments (append (tokens-args tokens)
+                           (list (and values (tensor-handle values)) first-output))))
+    (pointer->tensor
+     (retrying (lambda ()
+                 (apply call/out 'run-program %program-run (program-handle program) sequence arguments))))))

@@ -2,7 +2,7 @@
 ;;;
 ;;; A generation runs step by step: the library is called for one step of the model and returns, and what came of it is handed to
 ;;; Scheme code afterwards.  So no C function is ever on the stack below a callback of yours, which may raise conditions and leave
-;;; through any continuation.  Start reading at `generate'.
+;;; through any continuation; handlers of signals, which may do the same, wait until the step is done.  Start reading at `generate'.
 
 (define-module (unisonic model)
   #:use-module (ice-9 match)
@@ -93,8 +93,9 @@ tokens.  None of the options changes a bit of a result."
          (options (c-struct load-types
                             (list device (bytevector-length device) %null-pointer %null-pointer %null-pointer
                                   0 threads context sequences chunk-rows 0 0)))
-         (pointer (apply call/out 'load-model %model-load (the-library)
-                         (append (text-args path) (list options)))))
+         (pointer (retrying (lambda ()
+                              (apply call/out 'load-model %model-load (the-library)
+                                     (append (text-args path) (list options)))))))
     (keep device)
     (describe (make-handle 'model pointer %model-free))))
 
@@ -158,10 +159,13 @@ control tokens that the text spells become those tokens, which is not for texts 
   completion?
   (text completion-text)
   (tokens completion-tokens)
-  ;; end, length, context, constraint, stop-string, callback or cancelled
+  ;; end, length, context, constraint, stop-string, callback or cancelled; unknown for what a later library may add
   (stop completion-stop))
 
 (define stops #(end length context constraint stop-string callback cancelled))
+
+(define (stop-reason code)
+  (if (< -1 code (vector-length stops)) (vector-ref stops code) 'unknown))
 
 (define sampler-types
   (append (make-list 8 double) (list uint64 '* size_t '* size_t uint32 uint32 int32 uint32)))
@@ -243,7 +247,9 @@ control tokens that the text spells become those tokens, which is not for texts 
 
 (define (step! generation)
   "Runs a step of the model: whether there is more to do, and what happened, a list of (TOKEN . TEXT)."
-  (let* ((more (call/value 'generate %batch-step uint32 (generation-batch generation)))
+  (let* ((more (call-with-blocked-asyncs
+                ;; What a handler of a signal throws may not go through the library's frames, which are below the callback.
+                (lambda () (call/value 'generate %batch-step uint32 (generation-batch generation)))))
          (happened (generation-happened generation))
          (events (reverse (variable-ref happened))))
     (variable-set! happened '())
@@ -260,7 +266,7 @@ control tokens that the text spells become those tokens, which is not for texts 
                '()
                (bytevector->uint-list (pointer->bytevector (%completion-tokens pointer) (* 4 count))
                                       (native-endianness) 4))
-           (vector-ref stops (%completion-stop pointer)))))
+           (stop-reason (%completion-stop pointer)))))
     (%completion-free pointer)
     completion))
 

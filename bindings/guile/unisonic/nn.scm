@@ -21,7 +21,7 @@
             gated swiglu gelu soft-cap outputs width weight-dims
             ;; traced procedures
             define-traced make-traced traced? trace-count traced-graph traced-program
-            make-state state? state-length state-truncate!))
+            make-state state? state-length state-truncate! state-close!))
 
 ;;; Symbolic values
 
@@ -244,7 +244,7 @@ with these keywords."
          (values (find rows-tensor? rows))
          (count (if values (tensor-row-count values) (tokens-length tokens))))
     (run-program program
-                 #:sequence (and state (program-has-state? program) (state-sequence state program))
+                 #:sequence (and state (program-has-state? program) (state-sequence state record program))
                  #:tokens tokens
                  #:values values
                  #:first-output (match outputs
@@ -331,26 +331,53 @@ with these keywords."
 
 ;;; State
 
-;; The sequences of some programs that belong together.
+;; The sequences of some programs that belong together; #f when it has been closed.
 (define-record-type <state>
   (%make-state sequences)
   state?
-  (sequences state-sequences))
+  (sequences %state-sequences set-state-sequences!))
 
 (define (make-state)
   "An empty state: what traced procedures remember of the rows that they were given with it.  One state serves any number of
 traced procedures; each has a sequence of its own in it."
   (%make-state (make-hash-table)))
 
-(define (state-sequence state program)
+(define (state-sequences state)
+  (or (%state-sequences state)
+      (raise-unisonic-error 'state 'invalid-handle "the state has been closed")))
+
+(define (state-close! state)
+  "Frees what STATE holds on devices now, not when it is collected; a second time does nothing."
+  (let ((sequences (%state-sequences state)))
+    (when sequences
+      (set-state-sequences! state #f)
+      (hash-for-each (lambda (_ sequence) (close-handle! sequence)) sequences))))
+
+(define (state-sequence state record program)
+  "The sequence of PROGRAM, one of those of RECORD, in STATE.  What another one of them computed is of no use to it."
+  (for-each (match-lambda
+              (((device . shapes) . other)
+               (let ((sequence (hashq-ref (state-sequences state) other)))
+                 (when (and sequence (not (eq? other program)) (> (sequence-length sequence) 0))
+                   (raise-unisonic-error (string->symbol (traced-name record)) 'invalid-argument
+                                         (format #f "the state has rows of `~a` for ~a on ~a, and goes on with those alone: give another state, or truncate this one to 0 rows first"
+                                                 (traced-name record)
+                                                 (string-join (map (lambda (shape) (format #f "~a" shape)) shapes) ", ")
+                                                 device))))))
+            (programs-of record))
   (or (hashq-ref (state-sequences state) program)
       (let ((sequence (make-sequence program)))
         (hashq-set! (state-sequences state) program sequence)
         sequence)))
 
+(define (programs-of record)
+  "A list of ((DEVICE . SHAPES) . PROGRAM)."
+  (hash-map->list cons (traced-programs record)))
+
 (define (sequences-of state traced)
-  (filter-map (lambda (program) (hashq-ref (state-sequences state) program))
-              (hash-map->list (lambda (_ program) program) (traced-programs (record-of traced)))))
+  (let ((sequences (state-sequences state)))
+    (filter-map (match-lambda ((_ . program) (hashq-ref sequences program)))
+                (programs-of (record-of traced)))))
 
 (define (state-length state traced)
   "How many rows TRACED has been given with STATE."
