@@ -1,7 +1,7 @@
 //! Programs: graphs on devices, and what runs through them.
 
 use std::ffi::{CString, c_char, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use unisonic_core::plan::LoadProgress;
 use unisonic_devices::{DeviceName, OpenOptions};
@@ -18,10 +18,10 @@ use crate::graph_weights::{Weights, unisonic_weights};
 use crate::handle::{self, Object};
 use crate::library::Library;
 use crate::loading::{Loading, unisonic_progress_fn};
+use crate::locks::{lock, lock_whole, try_lock};
 use crate::options::{self, SizeTagged, unisonic_text};
 use crate::status::unisonic_status;
 use crate::tensor::{Tensor, unisonic_tensor};
-use crate::turns::broken;
 
 /// A graph on a device. One call at a time runs it; others wait for their turn.
 pub struct unisonic_program {
@@ -119,11 +119,11 @@ impl Object for Program {
 impl Program {
     fn begin(&self) -> Result<MutexGuard<'_, GraphProgram>> {
         // What a panic left half way is not to be run.
-        self.loaded.lock().map_err(|_| broken())
+        lock(&self.loaded)
     }
 
     fn looked_at(&self) -> MutexGuard<'_, GraphProgram> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.loaded)
     }
 }
 
@@ -137,13 +137,7 @@ impl Object for Sequence {
 
 impl Sequence {
     fn begin(&self) -> Result<MutexGuard<'_, GraphSequence>> {
-        self.0.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::new(
-                unisonic_status::Busy,
-                "the sequence is used by another thread; wait until that has returned",
-            ),
-            TryLockError::Poisoned(_) => broken(),
-        })
+        try_lock(&self.0, "the sequence is used by another thread; wait until that has returned")
     }
 }
 

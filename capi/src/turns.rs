@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::locks::{lock, lock_whole};
 use crate::status::unisonic_status;
 
 /// How often who waits looks whether it was told to stop.
@@ -63,23 +64,14 @@ impl<T> Turns<T> {
         }
         line.waiting.pop_front();
         // Nobody has it, so this does not wait.
-        let Ok(value) = self.value.lock() else {
-            self.moved.notify_all();
-            return Err(broken());
-        };
+        let value = lock(&self.value).inspect_err(|_| self.moved.notify_all())?;
         line.owner = Some(me);
         Ok(Turn { value: Some(value), turns: self })
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.line)
     }
-}
-
-/// What a value is after a panic of whoever had it.
-pub(crate) fn broken() -> Error {
-    let message = "an earlier call ended with a fault of the library while it used this handle; free it and make a new one";
-    Error::new(unisonic_status::Internal, message)
 }
 
 impl<T> std::ops::Deref for Turn<'_, T> {
