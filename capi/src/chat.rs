@@ -141,10 +141,14 @@ pub unsafe extern "C" fn unisonic_chat_encode(
             };
             let no_prompt = options::switch(given.no_generation_prompt, "no_generation_prompt")?;
             options::reserved(given.reserved)?;
-            let content = lock(&chat.content)?;
-            let how = ChatOptions { add_generation_prompt: !no_prompt, date, tools: content.tools.clone() };
             let vocabulary = &chat.tokenizer.vocabulary;
-            let rendered = chat.tokenizer.template()?.render(vocabulary, &content.messages, &how)?;
+            // Encoding may log, and a callback may use the conversation.
+            let rendered = {
+                let content = lock(&chat.content)?;
+                let how =
+                    ChatOptions { add_generation_prompt: !no_prompt, date, tools: content.tools.clone() };
+                chat.tokenizer.template()?.render(vocabulary, &content.messages, &how)?
+            };
             Buffer::Tokens(encode_chat(vocabulary, &rendered)?).write(tokens, &library)
         })
     }
