@@ -253,7 +253,8 @@ typedef struct unisonic_library unisonic_library;
 // once go through unisonic_batch.
 typedef struct unisonic_model unisonic_model;
 
-// A graph on a device. One call at a time runs it; others wait for their turn.
+// A graph on a device. One call at a time runs it; others wait for their turn, in callbacks of its own calls they are refused:
+// UNISONIC_STATUS_BUSY.
 typedef struct unisonic_program unisonic_program;
 
 // Chooses tokens for programs that run the model step by step (unisonic_session_sample).
@@ -1199,12 +1200,13 @@ unisonic_status unisonic_program_load(unisonic_graph *graph,
                                       unisonic_program **program,
                                       unisonic_error **error);
 
-// Describes a program into `info`, whose struct_size is set. Waits for the call that runs the program, if one does.
+// Describes a program into `info`, whose struct_size is set.
 unisonic_status unisonic_program_get_info(unisonic_program *program,
                                           unisonic_program_info *info,
                                           unisonic_error **error);
 
-// The plan of a program, as text for people, into a buffer: what unisonic_graph_plan gives.
+// The plan of a program, as text for people, into a buffer: what unisonic_graph_plan gives. Waits for the call that
+// runs the program, if one does.
 unisonic_status unisonic_program_print(unisonic_program *program, unisonic_buffer **text, unisonic_error **error);
 
 // Frees a program; NULL is fine.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use unisonic_engine::schedule::{Request, RequestId, Scheduler, SubmitError};
 use unisonic_engine::{Sample, Stop};
@@ -15,11 +15,11 @@ use crate::completion::{Completion, unisonic_completion, unisonic_stop};
 use crate::entry::entry;
 use crate::error::{Error, Result, unisonic_error};
 use crate::handle::{self, Object};
+use crate::locks::{lock_whole, try_lock};
 use crate::model::{Model, unisonic_model};
 use crate::options::{self, SizeTagged};
 use crate::requests::InFlight;
 use crate::status::unisonic_status;
-use crate::turns::broken;
 
 /// Requests that share the steps of a model. Which of them meet in a step changes no bit of an answer.
 /// Several batches of a model share steps too.
@@ -84,20 +84,10 @@ impl Object for Batch {
     const NAME: &'static str = "batch";
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Batch {
     fn begin(&self) -> Result<MutexGuard<'_, Work>> {
-        self.work.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                let message =
-                    "the batch is used by another thread, or by the call that this callback came from";
-                Error::new(unisonic_status::Busy, message)
-            }
-            TryLockError::Poisoned(_) => broken(),
-        })
+        let busy = "the batch is used by another thread, or by the call that this callback came from";
+        try_lock(&self.work, busy)
     }
 
     /// Runs one step, tells what came of it, and whether there is more to do.
@@ -117,13 +107,13 @@ impl Batch {
     }
 
     fn has_more(&self, work: &Work) -> bool {
-        !work.running.is_empty() || !locked(&self.waiting).is_empty()
+        !work.running.is_empty() || !lock_whole(&self.waiting).is_empty()
     }
 
     /// Gives the scheduler what waits, as far as it takes it.
     fn submit(&self, work: &mut Work, scheduler: &mut Scheduler) {
         while scheduler.queued() < MAX_QUEUED {
-            let Some(waiting) = locked(&self.waiting).pop_front() else { break };
+            let Some(waiting) = lock_whole(&self.waiting).pop_front() else { break };
             let number = waiting.number;
             match self.start(waiting, scheduler) {
                 Ok(running) => work.running.push(running),
@@ -164,7 +154,7 @@ impl Work {
             if running.asked.cancel.as_deref().is_some_and(Cancel::is_requested)
                 && scheduler.cancel(running.id).is_some()
             {
-                locked(&running.request).finish(Stop::Cancelled);
+                lock_whole(&running.request).finish(Stop::Cancelled);
             }
         }
     }
@@ -176,8 +166,8 @@ impl Work {
             let running = &self.running[index];
             let flow = running.tell();
             let end = match flow {
-                Flow::Continue => locked(&running.request).completion(),
-                Flow::Stop => locked(&running.request).cut(unisonic_stop::Callback).map(Ok),
+                Flow::Continue => lock_whole(&running.request).completion(),
+                Flow::Stop => lock_whole(&running.request).cut(unisonic_stop::Callback).map(Ok),
                 Flow::Failed(said) => Some(Err(failed("on_token", said))),
             };
             let Some(end) = end else {
@@ -201,7 +191,9 @@ impl Running {
     fn tell(&self) -> Flow {
         loop {
             // Not held while the host is called.
-            let Some(happened) = locked(&self.request).happened.pop_front() else { return Flow::Continue };
+            let Some(happened) = lock_whole(&self.request).happened.pop_front() else {
+                return Flow::Continue;
+            };
             let said = Said {
                 request: self.number,
                 token: happened.token,
@@ -210,7 +202,7 @@ impl Running {
                 index: happened.index,
             };
             let flow = self.asked.tell(&said);
-            locked(&self.request).told(&happened);
+            lock_whole(&self.request).told(&happened);
             if flow != Flow::Continue {
                 return flow;
             }
@@ -288,7 +280,7 @@ pub unsafe extern "C" fn unisonic_batch_add(
             asked.prepare(&batch.model)?;
             let number = batch.next.fetch_add(1, Ordering::Relaxed);
             let prompt = prompt.to_vec();
-            locked(&batch.waiting).push_back(Waiting { number, prompt, asked, sampler });
+            lock_whole(&batch.waiting).push_back(Waiting { number, prompt, asked, sampler });
             options::write_value(request, number, "request")
         })
     }
@@ -344,7 +336,7 @@ pub unsafe extern "C" fn unisonic_batch_take(
             let (batch, library) = entry.object_of::<Batch>(batch)?;
             let mut work = batch.begin()?;
             let Some(ended) = work.ended.remove(&request) else {
-                let waits = locked(&batch.waiting).iter().any(|waiting| waiting.number == request);
+                let waits = lock_whole(&batch.waiting).iter().any(|waiting| waiting.number == request);
                 let is_there = waits || work.running.iter().any(|running| running.number == request);
                 return Err(match is_there {
                     true => Error::new(

@@ -9,10 +9,10 @@ use crate::buffer::{Buffer, unisonic_buffer};
 use crate::entry::entry;
 use crate::error::{Error, unisonic_error};
 use crate::handle::{self, Object};
+use crate::locks::lock;
 use crate::options::{self, SizeTagged};
 use crate::status::unisonic_status;
 use crate::tokenizer::{Tokenizer, unisonic_tokenizer};
-use crate::turns::broken;
 
 /// A conversation: messages, and the tools that the model may call.
 pub struct unisonic_chat {
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn unisonic_chat_add(
             let chat = entry.object::<Chat>(chat)?;
             let role = options::text(role, role_len, "role")?;
             let message = Message::new(role, options::text(content, content_len, "content")?);
-            chat.content.lock().map_err(|_| broken())?.messages.push(message);
+            lock(&chat.content)?.messages.push(message);
             Ok(())
         })
     }
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn unisonic_chat_set_tools(
             let json = options::text(json, json_len, "json")?;
             let tools: Vec<Data> = serde_json::from_str(json)
                 .map_err(|error| Error::argument(format!("the tools are no JSON list: {error}")))?;
-            chat.content.lock().map_err(|_| broken())?.tools = tools;
+            lock(&chat.content)?.tools = tools;
             Ok(())
         })
     }
@@ -141,10 +141,14 @@ pub unsafe extern "C" fn unisonic_chat_encode(
             };
             let no_prompt = options::switch(given.no_generation_prompt, "no_generation_prompt")?;
             options::reserved(given.reserved)?;
-            let content = chat.content.lock().map_err(|_| broken())?;
-            let how = ChatOptions { add_generation_prompt: !no_prompt, date, tools: content.tools.clone() };
             let vocabulary = &chat.tokenizer.vocabulary;
-            let rendered = chat.tokenizer.template()?.render(vocabulary, &content.messages, &how)?;
+            // Encoding may log, and a callback may use the conversation.
+            let rendered = {
+                let content = lock(&chat.content)?;
+                let how =
+                    ChatOptions { add_generation_prompt: !no_prompt, date, tools: content.tools.clone() };
+                chat.tokenizer.template()?.render(vocabulary, &content.messages, &how)?
+            };
             Buffer::Tokens(encode_chat(vocabulary, &rendered)?).write(tokens, &library)
         })
     }

@@ -8,10 +8,10 @@ use crate::buffer::{Buffer, unisonic_buffer};
 use crate::entry::entry;
 use crate::error::unisonic_error;
 use crate::handle::{self, Object};
+use crate::locks::lock;
 use crate::options;
 use crate::status::unisonic_status;
 use crate::tokenizer::{Tokenizer, UNISONIC_NO_TOKEN, unisonic_tokenizer};
-use crate::turns::broken;
 
 /// Makes text of tokens as they come: whole characters, with U+FFFD for bytes that are none.
 pub struct unisonic_detokenizer {
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn unisonic_detokenizer_push(
         entry(error, |entry| {
             let text = options::out(text, "text")?;
             let (detokenizer, library) = entry.object_of::<Detokenizer>(detokenizer)?;
-            let mut stream = detokenizer.stream.lock().map_err(|_| broken())?;
+            let mut stream = lock(&detokenizer.stream)?;
             let piece = if token == UNISONIC_NO_TOKEN {
                 stream.finish()
             } else {

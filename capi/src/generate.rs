@@ -11,10 +11,10 @@ use crate::completion::{Completion, unisonic_completion, unisonic_stop};
 use crate::entry::entry;
 use crate::error::{Result, unisonic_error};
 use crate::handle;
+use crate::locks::broken;
 use crate::options;
 use crate::session::{Sequence, Session, unisonic_session};
 use crate::status::unisonic_status;
-use crate::turns::broken;
 
 /// Appends a prompt to a session and continues it. The session then holds prompt and answer. Callbacks come
 /// while this call runs the model: in them the model cannot be run, but tokenizers, cancel switches and other

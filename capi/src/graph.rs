@@ -22,6 +22,7 @@ use crate::graph_node::{self, unisonic_node, unisonic_weight};
 use crate::graph_weights::{Weights, unisonic_weights};
 use crate::handle::{self, Object};
 use crate::library::{Library, unisonic_library};
+use crate::locks::try_lock;
 use crate::options::{self, SizeTagged};
 use crate::status::unisonic_status;
 
@@ -87,12 +88,7 @@ impl Graph {
     }
 
     fn begin(&self) -> Result<MutexGuard<'_, State>> {
-        self.0.try_lock().map_err(|_| {
-            Error::new(
-                unisonic_status::Busy,
-                "the graph is used by another thread; one at a time builds a graph",
-            )
-        })
+        try_lock(&self.0, "the graph is used by another thread; one at a time builds a graph")
     }
 
     /// What it is so far, held to all rules.

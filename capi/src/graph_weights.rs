@@ -1,7 +1,7 @@
 //! Where the weights of graphs come from: a model file, tensors of the caller, or both.
 
 use std::ffi::c_char;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use unisonic_core::format::{GgufFile, Value};
 use unisonic_engine::graph::GraphTensors;
@@ -11,6 +11,7 @@ use crate::entry::{answer, entry};
 use crate::error::{Error, Result, unisonic_error};
 use crate::handle::{self, Object};
 use crate::library::{Library, unisonic_library};
+use crate::locks::lock_whole;
 use crate::options;
 use crate::status::unisonic_status;
 use crate::tensor::{Tensor, unisonic_tensor};
@@ -39,7 +40,7 @@ impl Weights {
             Some(file) => GraphTensors::of_file(file.tensors(), file),
             None => GraphTensors::new(),
         };
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let own = lock_whole(&self.own).clone();
         for (name, tensor) in own {
             tensors.add(&name, &tensor.file_dims(), tensor.f32(&name)?)?;
         }
@@ -48,7 +49,7 @@ impl Weights {
 
     /// The dimensions of a tensor, the length of a row last.
     fn dims(&self, name: &str) -> Option<Vec<u64>> {
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = lock_whole(&self.own);
         let own = own.iter().find(|(other, _)| other == name).map(|(_, tensor)| tensor.file_dims());
         let of_file = || {
             let infos = self.file.as_ref()?.tensors();
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn unisonic_weights_add(
             let name = options::text(name, name_len, "name")?;
             let tensor = entry.object::<Tensor>(tensor)?;
             tensor.f32("tensor")?;
-            let mut own = weights.own.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut own = lock_whole(&weights.own);
             if own.iter().any(|(other, _)| other == name) {
                 return Err(Error::argument(format!("there is a tensor `{name}` already")));
             }

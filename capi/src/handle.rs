@@ -12,10 +12,11 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
 use crate::library::Library;
+use crate::locks::lock_whole;
 use crate::status::unisonic_status;
 
 /// What a handle can stand for.
@@ -62,20 +63,15 @@ struct Places {
 // SAFETY: the pointers are to places of this table, which are Sync, and which only dropping the table ends.
 unsafe impl Send for Places {}
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing in this file panics while it holds a lock.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Handles {
     /// Handles that were given out and not freed.
     pub(crate) fn in_use(&self) -> usize {
-        let places = locked(&self.places);
+        let places = lock_whole(&self.places);
         CHUNK * places.chunks.len() - places.fresh.len() - places.freed.len()
     }
 
     fn take_place(&self) -> NonNull<Place> {
-        let mut places = locked(&self.places);
+        let mut places = lock_whole(&self.places);
         if places.freed.len() > QUARANTINE
             && let Some(place) = places.freed.pop_front()
         {
@@ -95,7 +91,7 @@ impl Handles {
     }
 
     fn give_back(&self, place: NonNull<Place>) {
-        locked(&self.places).freed.push_back(place);
+        lock_whole(&self.places).freed.push_back(place);
     }
 }
 
@@ -114,7 +110,7 @@ pub(crate) fn insert<T: Object>(library: &Arc<Library>, object: Arc<T>) -> *mut 
     let place = library.handles().take_place();
     let held = Held { name: T::NAME, object, library: Arc::clone(library) };
     // SAFETY: the table, which `library` keeps, has the place.
-    *locked(&unsafe { place.as_ref() }.held) = Some(held);
+    *lock_whole(&unsafe { place.as_ref() }.held) = Some(held);
     place.as_ptr().cast()
 }
 
@@ -172,7 +168,7 @@ fn of_another_kind(name: &str, found: &str) -> Error {
 pub(crate) unsafe fn get<T: Object>(handle: *const T::Handle) -> Result<(Arc<T>, Arc<Library>)> {
     // SAFETY: the caller says so.
     let place = unsafe { place::<T>(handle) }?;
-    let held = locked(&place.held);
+    let held = lock_whole(&place.held);
     let held = held.as_ref().ok_or_else(|| freed(T::NAME))?;
     let object = Arc::clone(&held.object).downcast::<T>();
     Ok((object.map_err(|_| of_another_kind(T::NAME, held.name))?, Arc::clone(&held.library)))
@@ -186,7 +182,7 @@ pub(crate) unsafe fn take<T: Object>(handle: *mut T::Handle) -> Result<(Arc<T>, 
     // SAFETY: the caller says so.
     let place = unsafe { place::<T>(handle) }?;
     let Held { object, library, .. } = {
-        let mut held = locked(&place.held);
+        let mut held = lock_whole(&place.held);
         match &*held {
             None => return Err(freed(T::NAME)),
             Some(found) if !found.object.is::<T>() => return Err(of_another_kind(T::NAME, found.name)),

@@ -39,6 +39,7 @@ pub mod graph_weights;
 mod handle;
 pub mod library;
 pub mod loading;
+mod locks;
 pub mod log;
 pub mod model;
 mod model_files;

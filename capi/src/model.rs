@@ -275,7 +275,7 @@ unsafe fn load(
     let device = &engine.device().id;
     tracing::info!(device, context_len = facts.context_len, "loaded {}", path.display());
     Ok(Model {
-        scheduler: Turns::new(Scheduler::new(engine, limits)),
+        scheduler: Turns::new(Scheduler::new(engine, limits), Model::NAME),
         requests: Requests::default(),
         tokenizer: Arc::new(tokenizer),
         facts,

@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
@@ -11,6 +11,7 @@ use unisonic_core::format::GgufFile;
 use unisonic_engine::Digest;
 
 use crate::error::{Error, Result};
+use crate::locks::lock_whole;
 use crate::status::unisonic_status;
 
 /// The files of a model. They stay open, so that what is hashed is what was loaded, whatever has the path by then.
@@ -58,7 +59,7 @@ impl ModelFiles {
 
     /// SHA-256 of the file, computed once; of a sharded set that of the digests of its files.
     pub(crate) fn digest(&self) -> Result<Digest> {
-        let mut known = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock_whole(&self.digest);
         if let Some(digest) = *known {
             return Ok(digest);
         }

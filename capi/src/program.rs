@@ -1,7 +1,7 @@
 //! Programs: graphs on devices, and what runs through them.
 
 use std::ffi::{CString, c_char, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use unisonic_core::plan::LoadProgress;
 use unisonic_devices::{DeviceName, OpenOptions};
@@ -18,12 +18,14 @@ use crate::graph_weights::{Weights, unisonic_weights};
 use crate::handle::{self, Object};
 use crate::library::Library;
 use crate::loading::{Loading, unisonic_progress_fn};
+use crate::locks::try_lock;
 use crate::options::{self, SizeTagged, unisonic_text};
 use crate::status::unisonic_status;
 use crate::tensor::{Tensor, unisonic_tensor};
-use crate::turns::broken;
+use crate::turns::{Turn, Turns};
 
-/// A graph on a device. One call at a time runs it; others wait for their turn.
+/// A graph on a device. One call at a time runs it; others wait for their turn, in callbacks of its own calls they are refused:
+/// UNISONIC_STATUS_BUSY.
 pub struct unisonic_program {
     _opaque: (),
 }
@@ -105,10 +107,38 @@ unsafe impl SizeTagged for unisonic_program_info {
 
 /// What is behind a program.
 pub(crate) struct Program {
-    loaded: Mutex<GraphProgram>,
+    loaded: Turns<GraphProgram>,
+    facts: Facts,
+}
+
+/// What does not change while a program is loaded, and can be asked for while it runs.
+struct Facts {
     device: CString,
     hardware: CString,
     profile: CString,
+    output_width: u64,
+    steps: u64,
+    input_width: u32,
+    takes_tokens: bool,
+    has_state: bool,
+    context_len: u32,
+}
+
+impl Facts {
+    fn of(program: &GraphProgram) -> Self {
+        let device = program.device();
+        Self {
+            device: c_string(&device.id),
+            hardware: c_string(&device.name),
+            profile: c_string(&device.profile),
+            output_width: program.output_width() as u64,
+            steps: program.plan().steps.len() as u64,
+            input_width: program.input_width().unwrap_or(0),
+            takes_tokens: program.takes_tokens(),
+            has_state: program.has_state(),
+            context_len: program.context_len(),
+        }
+    }
 }
 
 impl Object for Program {
@@ -117,13 +147,9 @@ impl Object for Program {
 }
 
 impl Program {
-    fn begin(&self) -> Result<MutexGuard<'_, GraphProgram>> {
-        // What a panic left half way is not to be run.
-        self.loaded.lock().map_err(|_| broken())
-    }
-
-    fn looked_at(&self) -> MutexGuard<'_, GraphProgram> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until this thread may run it.
+    fn turn(&self) -> Result<Turn<'_, GraphProgram>> {
+        self.loaded.take(None)
     }
 }
 
@@ -137,13 +163,7 @@ impl Object for Sequence {
 
 impl Sequence {
     fn begin(&self) -> Result<MutexGuard<'_, GraphSequence>> {
-        self.0.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::new(
-                unisonic_status::Busy,
-                "the sequence is used by another thread; wait until that has returned",
-            ),
-            TryLockError::Poisoned(_) => broken(),
-        })
+        try_lock(&self.0, "the sequence is used by another thread; wait until that has returned")
     }
 }
 
@@ -217,12 +237,11 @@ unsafe fn load(
     // What ended it is not what failed, but who asked for it.
     loading.check()?;
     let loaded = loaded?;
-    let info = loaded.device();
-    let (device, hardware, profile) = (c_string(&info.id), c_string(&info.name), c_string(&info.profile));
-    Ok(Program { loaded: Mutex::new(loaded), device, hardware, profile })
+    let facts = Facts::of(&loaded);
+    Ok(Program { loaded: Turns::new(loaded, Program::NAME), facts })
 }
 
-/// Describes a program into `info`, whose struct_size is set. Waits for the call that runs the program, if one does.
+/// Describes a program into `info`, whose struct_size is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_program_get_info(
     program: *mut unisonic_program,
@@ -233,25 +252,26 @@ pub unsafe extern "C" fn unisonic_program_get_info(
     unsafe {
         entry(error, |entry| {
             let program = entry.object::<Program>(program)?;
-            let loaded = program.looked_at();
+            let facts = &program.facts;
             let found = unisonic_program_info {
                 struct_size: size_of::<unisonic_program_info>(),
-                device: unisonic_text::of(&program.device),
-                hardware: unisonic_text::of(&program.hardware),
-                profile: unisonic_text::of(&program.profile),
-                output_width: loaded.output_width() as u64,
-                steps: loaded.plan().steps.len() as u64,
-                input_width: loaded.input_width().unwrap_or(0),
-                takes_tokens: loaded.takes_tokens().into(),
-                has_state: loaded.has_state().into(),
-                context_len: loaded.context_len(),
+                device: unisonic_text::of(&facts.device),
+                hardware: unisonic_text::of(&facts.hardware),
+                profile: unisonic_text::of(&facts.profile),
+                output_width: facts.output_width,
+                steps: facts.steps,
+                input_width: facts.input_width,
+                takes_tokens: facts.takes_tokens.into(),
+                has_state: facts.has_state.into(),
+                context_len: facts.context_len,
             };
             options::write(info, &found)
         })
     }
 }
 
-/// The plan of a program, as text for people, into a buffer: what unisonic_graph_plan gives.
+/// The plan of a program, as text for people, into a buffer: what unisonic_graph_plan gives. Waits for the call that
+/// runs the program, if one does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unisonic_program_print(
     program: *mut unisonic_program,
@@ -263,7 +283,7 @@ pub unsafe extern "C" fn unisonic_program_print(
         entry(error, |entry| {
             let text = options::out(text, "text")?;
             let (program, library) = entry.object_of::<Program>(program)?;
-            let plan = program.looked_at().plan().to_string();
+            let plan = program.turn()?.plan().to_string();
             Buffer::of_bytes(plan.into_bytes()).write(text, &library)
         })
     }
@@ -288,7 +308,7 @@ pub unsafe extern "C" fn unisonic_sequence_new(
         entry(error, |entry| {
             let sequence = options::out(sequence, "sequence")?;
             let (program, library) = entry.object_of::<Program>(program)?;
-            let empty = program.begin()?.sequence();
+            let empty = program.turn()?.sequence();
             handle::write(sequence, &library, Arc::new(Sequence(Mutex::new(empty))))
         })
     }
@@ -358,14 +378,14 @@ pub unsafe extern "C" fn unisonic_program_run(
             let rows = GraphRows { tokens, values: values.unwrap_or(&[]) };
             let made = match sequence.is_null() {
                 true => {
-                    let mut loaded = program.begin()?;
+                    let mut loaded = program.turn()?;
                     let mut fresh = loaded.sequence();
                     run(&mut loaded, &mut fresh, rows, first_output)?
                 }
                 false => {
                     let sequence = entry.object::<Sequence>(sequence)?;
                     let mut sequence = sequence.begin()?;
-                    run(&mut *program.begin()?, &mut sequence, rows, first_output)?
+                    run(&mut *program.turn()?, &mut sequence, rows, first_output)?
                 }
             };
             handle::write(output, &library, Arc::new(made))

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use unisonic_engine::Stop;
 use unisonic_engine::schedule::{Event, RequestId};
@@ -10,6 +10,7 @@ use unisonic_engine::schedule::{Event, RequestId};
 use crate::asked::Answer;
 use crate::completion::{Completion, unisonic_stop};
 use crate::error::Result;
+use crate::locks::lock_whole;
 
 /// The requests of all batches of a model that the scheduler has.
 #[derive(Default)]
@@ -36,28 +37,23 @@ pub(crate) struct Happened {
     pub(crate) index: u32,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in here is whole at any time.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Requests {
     /// Follows a request.
     pub(crate) fn insert(&self, id: RequestId, request: &Arc<Mutex<InFlight>>) {
-        locked(&self.0).insert(id, Arc::clone(request));
+        lock_whole(&self.0).insert(id, Arc::clone(request));
     }
 
     /// Follows it no longer: whatever happens to it, it ends.
     pub(crate) fn remove(&self, id: RequestId) {
-        locked(&self.0).remove(&id);
+        lock_whole(&self.0).remove(&id);
     }
 
     /// Takes what happens in a step. A request that nobody follows ends.
     pub(crate) fn take(&self, event: Event<'_>) -> ControlFlow<()> {
         let (Event::Token { id, .. } | Event::Done { id, .. } | Event::Failed { id, .. }) = &event;
-        let Some(request) = locked(&self.0).get(id).cloned() else { return ControlFlow::Break(()) };
+        let Some(request) = lock_whole(&self.0).get(id).cloned() else { return ControlFlow::Break(()) };
         let id = *id;
-        let mut request = locked(&request);
+        let mut request = lock_whole(&request);
         match event {
             Event::Token { token, logits, .. } => return request.token(token, logits),
             Event::Done { completion, .. } => request.finish(completion.stop),

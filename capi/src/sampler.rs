@@ -200,7 +200,7 @@ impl Object for Sampler {
 impl Sampler {
     /// The token that follows `before`; none if the constraint allows nothing more.
     pub(crate) fn choose(&self, logits: &[f32], before: &[u32]) -> Result<Option<u32>> {
-        let mut chooser = self.chooser.lock().map_err(|_| crate::turns::broken())?;
+        let mut chooser = crate::locks::lock(&self.chooser)?;
         let chooser = match &mut *chooser {
             Some(chooser) => chooser,
             none => none.insert(self.choice.sampler(&self.model, before.len(), true)?),

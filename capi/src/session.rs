@@ -1,7 +1,7 @@
 //! One sequence of tokens.
 
 use std::ffi::c_char;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use unisonic_engine::constraint::ConstrainedAnswer;
 use unisonic_engine::sampling::SamplerOptions;
@@ -13,12 +13,13 @@ use crate::cancel::{Cancel, unisonic_cancel};
 use crate::entry::{answer, entry};
 use crate::error::{Error, Result, unisonic_error};
 use crate::handle::{self, Object};
+use crate::locks::{broken, try_lock};
 use crate::model::{Model, unisonic_model};
 use crate::options::{self, SizeTagged};
 use crate::sampler::{Sampler, unisonic_sampler};
 use crate::status::unisonic_status;
 use crate::tokenizer::UNISONIC_NO_TOKEN;
-use crate::turns::{Turn, broken};
+use crate::turns::Turn;
 
 /// One sequence of tokens on a model. Sessions of a model may be used from several threads; one session by
 /// one thread at a time: UNISONIC_STATUS_BUSY for others, also in callbacks of its own calls.
@@ -79,14 +80,9 @@ impl Session {
 
     /// The sequence, for one call.
     pub(crate) fn begin(&self) -> Result<MutexGuard<'_, Sequence>> {
-        self.state.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                let message = "the session is used by another thread, or by the call that this callback came from; wait \
-                               until that has returned, or use a session of its own";
-                Error::new(unisonic_status::Busy, message)
-            }
-            TryLockError::Poisoned(_) => broken(),
-        })
+        let busy = "the session is used by another thread, or by the call that this callback came from; wait until that has \
+                    returned, or use a session of its own";
+        try_lock(&self.state, busy)
     }
 
     /// Appends tokens and runs all that were not.

@@ -1,4 +1,4 @@
-//! One at a time: who runs a model, in the order in which they come to it.
+//! One at a time: who runs a model or a program, in the order in which they come to it.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::locks::{lock, lock_whole};
 use crate::status::unisonic_status;
 
 /// How often who waits looks whether it was told to stop.
@@ -18,6 +19,8 @@ pub(crate) struct Turns<T> {
     line: Mutex<Line>,
     moved: Condvar,
     value: Mutex<T>,
+    /// What it is, for messages.
+    name: &'static str,
 }
 
 /// Who has the value, and who waits for it.
@@ -36,8 +39,8 @@ pub(crate) struct Turn<'a, T> {
 }
 
 impl<T> Turns<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self { line: Mutex::default(), moved: Condvar::new(), value: Mutex::new(value) }
+    pub(crate) fn new(value: T, name: &'static str) -> Self {
+        Self { line: Mutex::default(), moved: Condvar::new(), value: Mutex::new(value), name }
     }
 
     /// Waits for the value.
@@ -45,8 +48,10 @@ impl<T> Turns<T> {
         let me = thread::current().id();
         let mut line = self.line();
         if line.owner == Some(me) {
-            let message =
-                "the model runs the call that this callback came from; call it when that has returned";
+            let message = format!(
+                "the {} runs the call that this callback came from; call it when that has returned",
+                self.name
+            );
             return Err(Error::new(unisonic_status::Busy, message));
         }
         let ticket = line.next;
@@ -56,30 +61,21 @@ impl<T> Turns<T> {
             if cancel.is_some_and(Cancel::is_requested) {
                 line.waiting.retain(|&other| other != ticket);
                 self.moved.notify_all();
-                let message = "cancelled while another thread ran the model";
+                let message = format!("cancelled while another thread ran the {}", self.name);
                 return Err(Error::new(unisonic_status::Cancelled, message));
             }
             line = self.moved.wait_timeout(line, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
         line.waiting.pop_front();
         // Nobody has it, so this does not wait.
-        let Ok(value) = self.value.lock() else {
-            self.moved.notify_all();
-            return Err(broken());
-        };
+        let value = lock(&self.value).inspect_err(|_| self.moved.notify_all())?;
         line.owner = Some(me);
         Ok(Turn { value: Some(value), turns: self })
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.line)
     }
-}
-
-/// What a value is after a panic of whoever had it.
-pub(crate) fn broken() -> Error {
-    let message = "an earlier call ended with a fault of the library while it used this handle; free it and make a new one";
-    Error::new(unisonic_status::Internal, message)
 }
 
 impl<T> std::ops::Deref for Turn<'_, T> {
@@ -113,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_thread_does_not_wait_for_itself() {
-        let turns = Turns::new(1);
+        let turns = Turns::new(1, "number");
         let turn = turns.take(None).unwrap();
         let error = turns.take(None).map(|turn| *turn).unwrap_err();
         assert_eq!(error.status, unisonic_status::Busy);
@@ -123,7 +119,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_when_it_is_cancelled_and_the_next_comes() {
-        let turns = Arc::new(Turns::new(0));
+        let turns = Arc::new(Turns::new(0, "number"));
         let cancel = Arc::new(Cancel::default());
         let turn = turns.take(None).unwrap();
         let wait = |cancel: Option<Arc<Cancel>>| {
@@ -140,7 +136,7 @@ mod tests {
 
     #[test]
     fn after_a_panic_it_is_said_to_be_broken() {
-        let turns = Arc::new(Turns::new(0));
+        let turns = Arc::new(Turns::new(0, "number"));
         let had = Arc::new(AtomicBool::new(false));
         let panics = {
             let (turns, had) = (Arc::clone(&turns), Arc::clone(&had));
