@@ -99,6 +99,7 @@
     (weights-add! weights "n.weight" (list->tensor '(1 1 1 1) '(4)))
     (weights-add! weights "w.weight" (list->tensor (map (lambda (n) (- n 7.5)) (iota 16)) '(4 4)))
     (weights-add! weights "w.bias" (list->tensor '(1 2 3 4) '(4)))
+    (weights-add! weights "half.weight" (list->tensor '(0.5) '(1)))
     (weights-add! weights "wide.weight" (list->tensor (iota 32) '(4 8)))
     weights))
 
@@ -114,6 +115,10 @@
   #:weights weights
   (outputs (linear x (if (= (width x) 4) "w" "wide"))))
 
+(define-traced (halved x)
+  #:weights weights
+  (outputs (scale x "half")))
+
 (define (test-tracing)
   (let ((rows (list->tensor '(1 2 3 4 5 6 7 8) '(2 4))))
     (test-equal '(2 4) (tensor-dims (twice rows #:outputs 'all)))
@@ -126,6 +131,8 @@
     (by-width rows)
     (by-width (list->tensor (iota 8)))
     (test-equal "one trace for each shape" 2 (trace-count by-width))
+    (test-equal '(0.5 1.0 1.5 2.0) (tensor->list (halved (tensor-rows rows 0 1))))
+    (test-equal 'graph (status-of (lambda () ((make-traced (lambda (x) (outputs (scale x "n"))) #:weights weights) rows))))
     ;; A procedure that reads no output rows cannot be run by itself; the condition says which value it is.
     (test-assert (string-contains (message-of (lambda () (block rows))) "must be f32 output rows"))
     (test-equal 'graph (status-of (lambda () (linear rows "w"))))

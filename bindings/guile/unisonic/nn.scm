@@ -18,7 +18,7 @@
   #:use-module (unisonic tensor)
   #:export (;; operations
             embed embed-positions rms-norm layer-norm head-norm linear add rope-table rope kv-cache attention
-            gated swiglu gelu soft-cap outputs width weight-dims
+            gated swiglu gelu soft-cap scale outputs width weight-dims
             ;; traced procedures
             define-traced make-traced traced? trace-count traced-graph traced-program
             make-state state? state-length state-truncate! state-close!))
@@ -165,6 +165,10 @@ multiplies scores: 1/sqrt(numbers of a head) unless it is given."
 (define (soft-cap x bound)
   "BOUND tanh(x / BOUND)."
   (record 'soft-cap (list x) #:number bound))
+
+(define (scale x name)
+  "X times the only number of the tensor NAME.weight."
+  (record 'scale (list x) #:label name #:weight (weight 'scale (named name "weight"))))
 
 (define (outputs x)
   "The rows of X of which results are asked.  What comes after it is computed for those alone."
