@@ -1,6 +1,6 @@
 ;;; Traced procedures: models in Scheme against the built-in ones, and control flow around them.
 
-(use-modules (ice-9 control) (ice-9 match) (srfi srfi-1) (srfi srfi-4) (srfi srfi-11) (srfi srfi-64)
+(use-modules (ice-9 control) (ice-9 match) (ice-9 threads) (srfi srfi-1) (srfi srfi-4) (srfi srfi-11) (srfi srfi-64)
              (early-exit) (llama)
              (tests common) (unisonic ffi) (unisonic graph) (unisonic model) (unisonic nn) (unisonic tensor))
 
@@ -198,6 +198,27 @@
         (status-of (lambda () (for-each (lambda (state) (llama rows #:state state)) states))))
       (test-equal 60 (state-length (car states) llama)))))
 
+(define (test-threads path)
+  "Threads share traced procedures: one trace and one program, and every handle is counted."
+  (define (in-threads thunk)
+    (map join-thread (map (lambda (_) (call-with-new-thread thunk)) (iota 4))))
+  (let ((llama (make-llama (open-weights path) #:context 64 #:sequences 4)))
+    (test-assert "the same bits in all threads"
+      (every (lambda (logits) (tensor=? logits (llama '(1 2 3))))
+             (in-threads (lambda () (llama '(1 2 3) #:state (make-state)))))))
+  (let ((slow (make-traced (lambda (x) (usleep 20000) (outputs x)) #:weights weights))
+        (rows (list->tensor '(1 2))))
+    (in-threads (lambda () (slow rows)))
+    (test-equal "one trace for all threads" 1 (trace-count slow)))
+  (collect-all!)
+  (let* ((unseen (lambda () (- (library-handles) (live-handles))))
+         (before (unseen)))
+    (in-threads (lambda ()
+                  (do ((round 0 (+ round 1))) ((= round 4000))
+                    (close-handle! (make-handle 'nothing round (const #f))))))
+    (collect-all!)
+    (test-equal "every handle is counted" before (unseen))))
+
 (run-tests "nn"
   (test-tracing)
   (let ((tiny (fixture "llama")))
@@ -208,7 +229,8 @@
       (test-sampling tiny)
       (test-early-exit tiny)
       (test-state tiny)
-      (test-dropped-states tiny)))
+      (test-dropped-states tiny)
+      (test-threads tiny)))
   (let ((path (smollm2)))
     (when path
       (test-llama path (encode (open-tokenizer path) "The capital of France is") 8))))
