@@ -222,15 +222,14 @@
 (run-tests "nn"
   (test-tracing)
   (let ((tiny (fixture "llama")))
-    (when tiny
-      (test-llama tiny '(1 5 9 13 200) 40)
-      (test-text-form tiny)
-      (test-gpu-kernels tiny)
-      (test-sampling tiny)
-      (test-early-exit tiny)
-      (test-state tiny)
-      (test-dropped-states tiny)
-      (test-threads tiny)))
+    (test-llama tiny '(1 5 9 13 200) 40)
+    (test-text-form tiny)
+    (test-gpu-kernels tiny)
+    (test-sampling tiny)
+    (test-early-exit tiny)
+    (test-state tiny)
+    (test-dropped-states tiny)
+    (test-threads tiny))
   (let ((path (smollm2)))
     (when path
       (test-llama path (encode (open-tokenizer path) "The capital of France is") 8))))
