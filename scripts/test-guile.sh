@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tests of the Guile modules, over the tiny models of `make fixtures` and SmolLM2-135M where they are. The library is the one
-# that UNISONIC_LIBRARY names, or the newest that cargo has built.
+# The tests of the Guile modules, over the tiny models of `make fixtures`, which must be there, and SmolLM2-135M where it is; what was
+# left out is said at the end. The library is the one that UNISONIC_LIBRARY names, or the newest that cargo has built.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -30,8 +30,11 @@ for module in ffi tensor graph nn model; do build bindings/guile "unisonic/$modu
 build bindings/guile tests/common
 for module in llama early-exit; do build examples/guile "$module"; done
 
-status=0
+status=0 said=$compiled/said
+: >"$said"
 for test in ${*:-tensor graph nn model}; do
-  guile -C "$compiled" -L bindings/guile -L examples/guile -s "bindings/guile/tests/$test.scm" || status=1
+  guile -C "$compiled" -L bindings/guile -L examples/guile -s "bindings/guile/tests/$test.scm" 2>>"$said" || status=1
 done
+# Last: what failed outside a test, and what was left out, each line once.
+awk '!/^skipped: / || !seen[$0]++' "$said" >&2
 exit $status

@@ -7,17 +7,19 @@
   #:use-module (unisonic ffi)
   #:export (fixture smollm2 collect-all! status-of message-of run-tests some-tokens))
 
-(define (existing path what)
-  (cond ((file-exists? path) path)
-        (else (format (current-error-port) "skipped: ~a (~a is missing)~%" what path) #f)))
-
 (define (fixture name)
-  "The path of a tiny model; #f, and a line that says so, where there is none."
-  (existing (string-append ".fixtures/" name ".gguf") name))
+  "The path of a tiny model.  Where there is none, a line that says how to make it, and the end of the process as failed."
+  (let ((path (string-append ".fixtures/" name ".gguf")))
+    (unless (file-exists? path)
+      (format (current-error-port) "~a is missing: run make fixtures~%" path)
+      (exit 1))
+    path))
 
 (define (smollm2)
-  "The path of SmolLM2-135M; #f, and a line that says so, where there is none."
-  (existing "models/smollm2-135m-instruct-q4_1.gguf" "SmolLM2-135M"))
+  "The path of SmolLM2-135M; #f, and a line that says so, where there is none: the tier quick needs no models."
+  (let ((path "models/smollm2-135m-instruct-q4_1.gguf"))
+    (cond ((file-exists? path) path)
+          (else (format (current-error-port) "skipped: SmolLM2-135M (~a is missing: run make model)~%" path) #f))))
 
 (define (collect-all!)
   "Collects garbage until nothing more of it has handles."

@@ -146,12 +146,11 @@ middle would be busy for ever."
   (test-equal 'io (status-of (lambda () (load-model "no/such/ファイル.gguf"))))
   (test-assert (string-contains (message-of (lambda () (load-model "no/such/ファイル.gguf"))) "ファイル"))
   (let ((tiny (fixture "llama")))
-    (when tiny
-      (test-generation tiny)
-      (test-sharing tiny)
-      (test-paths tiny)
-      (test-leaks tiny)
-      (test-signals tiny)))
+    (test-generation tiny)
+    (test-sharing tiny)
+    (test-paths tiny)
+    (test-leaks tiny)
+    (test-signals tiny))
   (let ((path (smollm2)))
     (when path
       (test-chat path))))

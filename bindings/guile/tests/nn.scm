@@ -1,6 +1,6 @@
 ;;; Traced procedures: models in Scheme against the built-in ones, and control flow around them.
 
-(use-modules (ice-9 control) (ice-9 match) (srfi srfi-1) (srfi srfi-4) (srfi srfi-11) (srfi srfi-64)
+(use-modules (ice-9 control) (ice-9 match) (ice-9 threads) (srfi srfi-1) (srfi srfi-4) (srfi srfi-11) (srfi srfi-64)
              (early-exit) (llama)
              (tests common) (unisonic ffi) (unisonic graph) (unisonic model) (unisonic nn) (unisonic tensor))
 
@@ -99,6 +99,7 @@
     (weights-add! weights "n.weight" (list->tensor '(1 1 1 1) '(4)))
     (weights-add! weights "w.weight" (list->tensor (map (lambda (n) (- n 7.5)) (iota 16)) '(4 4)))
     (weights-add! weights "w.bias" (list->tensor '(1 2 3 4) '(4)))
+    (weights-add! weights "half.weight" (list->tensor '(0.5) '(1)))
     (weights-add! weights "wide.weight" (list->tensor (iota 32) '(4 8)))
     weights))
 
@@ -114,6 +115,10 @@
   #:weights weights
   (outputs (linear x (if (= (width x) 4) "w" "wide"))))
 
+(define-traced (halved x)
+  #:weights weights
+  (outputs (scale x "half")))
+
 (define (test-tracing)
   (let ((rows (list->tensor '(1 2 3 4 5 6 7 8) '(2 4))))
     (test-equal '(2 4) (tensor-dims (twice rows #:outputs 'all)))
@@ -126,6 +131,8 @@
     (by-width rows)
     (by-width (list->tensor (iota 8)))
     (test-equal "one trace for each shape" 2 (trace-count by-width))
+    (test-equal '(0.5 1.0 1.5 2.0) (tensor->list (halved (tensor-rows rows 0 1))))
+    (test-equal 'graph (status-of (lambda () ((make-traced (lambda (x) (outputs (scale x "n"))) #:weights weights) rows))))
     ;; A procedure that reads no output rows cannot be run by itself; the condition says which value it is.
     (test-assert (string-contains (message-of (lambda () (block rows))) "must be f32 output rows"))
     (test-equal 'graph (status-of (lambda () (linear rows "w"))))
@@ -191,17 +198,38 @@
         (status-of (lambda () (for-each (lambda (state) (llama rows #:state state)) states))))
       (test-equal 60 (state-length (car states) llama)))))
 
+(define (test-threads path)
+  "Threads share traced procedures: one trace and one program, and every handle is counted."
+  (define (in-threads thunk)
+    (map join-thread (map (lambda (_) (call-with-new-thread thunk)) (iota 4))))
+  (let ((llama (make-llama (open-weights path) #:context 64 #:sequences 4)))
+    (test-assert "the same bits in all threads"
+      (every (lambda (logits) (tensor=? logits (llama '(1 2 3))))
+             (in-threads (lambda () (llama '(1 2 3) #:state (make-state)))))))
+  (let ((slow (make-traced (lambda (x) (usleep 20000) (outputs x)) #:weights weights))
+        (rows (list->tensor '(1 2))))
+    (in-threads (lambda () (slow rows)))
+    (test-equal "one trace for all threads" 1 (trace-count slow)))
+  (collect-all!)
+  (let* ((unseen (lambda () (- (library-handles) (live-handles))))
+         (before (unseen)))
+    (in-threads (lambda ()
+                  (do ((round 0 (+ round 1))) ((= round 4000))
+                    (close-handle! (make-handle 'nothing round (const #f))))))
+    (collect-all!)
+    (test-equal "every handle is counted" before (unseen))))
+
 (run-tests "nn"
   (test-tracing)
   (let ((tiny (fixture "llama")))
-    (when tiny
-      (test-llama tiny '(1 5 9 13 200) 40)
-      (test-text-form tiny)
-      (test-gpu-kernels tiny)
-      (test-sampling tiny)
-      (test-early-exit tiny)
-      (test-state tiny)
-      (test-dropped-states tiny)))
+    (test-llama tiny '(1 5 9 13 200) 40)
+    (test-text-form tiny)
+    (test-gpu-kernels tiny)
+    (test-sampling tiny)
+    (test-early-exit tiny)
+    (test-state tiny)
+    (test-dropped-states tiny)
+    (test-threads tiny))
   (let ((path (smollm2)))
     (when path
       (test-llama path (encode (open-tokenizer path) "The capital of France is") 8))))

@@ -8,6 +8,7 @@
   #:use-module (ice-9 exceptions)
   #:use-module (ice-9 iconv)
   #:use-module (ice-9 match)
+  #:use-module (ice-9 threads)
   #:use-module (rnrs bytevectors)
   #:use-module (srfi srfi-9)
   #:use-module (srfi srfi-9 gnu)
@@ -76,6 +77,15 @@ loader finds."
 
 ;;; Handles
 
+;; For what all threads share: the count of handles, whether one is open, the library.  The hook of the garbage collector closes
+;; handles in whatever thread it runs, so it may not run in one that is here.
+(define shared (make-recursive-mutex))
+
+(define-syntax-rule (locked body ...)
+  (call-with-blocked-asyncs
+   (lambda ()
+     (with-mutex shared body ...))))
+
 (define-record-type <handle>
   (%make-handle kind pointer free)
   handle?
@@ -94,8 +104,9 @@ loader finds."
   "A handle of the library as a Scheme object: the function FREE is called when nothing refers to it any more, or by
 `close-handle!'.  KIND, a symbol, is for people."
   (let ((handle (%make-handle kind pointer free)))
-    (set! live (+ live 1))
-    (unreachable handle)
+    (locked
+     (set! live (+ live 1))
+     (unreachable handle))
     handle))
 
 (define (handle-open? handle)
@@ -109,10 +120,13 @@ loader finds."
 
 (define (close-handle! handle)
   "Frees what is behind HANDLE now; a second time does nothing."
-  (let ((pointer (%handle-pointer handle)))
+  (let ((pointer (locked
+                  (let ((pointer (%handle-pointer handle)))
+                    (when pointer
+                      (set-handle-pointer! handle #f)
+                      (set! live (- live 1)))
+                    pointer))))
     (when pointer
-      (set-handle-pointer! handle #f)
-      (set! live (- live 1))
       ((handle-free handle) pointer))))
 
 (define (live-handles)
@@ -122,7 +136,7 @@ loader finds."
 (define (collect-handles!)
   "Frees the handles that the garbage collector found to be unreachable.  It is called after each collection."
   (let loop ()
-    (let ((handle (unreachable)))
+    (let ((handle (locked (unreachable))))
       (when handle
         (close-handle! handle)
         (loop)))))
@@ -250,12 +264,13 @@ among these go as pointers.  A failure is a condition."
   (let ((library #f))
     (lambda ()
       "The library handle of this process; it is opened at the first call."
-      (unless library
-        (set! library
-              (make-handle 'library
-                           (call/out 'the-library %library-open abi-version #f)
-                           %library-close)))
-      library)))
+      (locked
+       (unless library
+         (set! library
+               (make-handle 'library
+                            (call/out 'the-library %library-open abi-version #f)
+                            %library-close)))
+       library))))
 
 (define (library-handles)
   "How many handles the library counts: those of `live-handles' and what its objects are made of."

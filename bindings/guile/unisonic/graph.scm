@@ -156,7 +156,8 @@ gives, or a condition."
 (define operations
   '((tokens . 1) (input . 2) (embed . 3) (embed-positions . 4) (rms-norm . 5) (layer-norm . 6) (head-norm . 7)
     (rope . 8) (linear . 9) (add . 10) (write-kv . 11) (attention . 12) (gate . 13) (gelu . 14)
-    (select-outputs . 15) (soft-cap . 16) (route . 17) (expert-linear . 18) (sum-experts . 19) (add-shared . 20)))
+    (select-outputs . 15) (soft-cap . 16) (route . 17) (expert-linear . 18) (sum-experts . 19) (add-shared . 20)
+    (scale . 21)))
 
 (define activations '((#f . 0) (silu . 1) (gelu . 2)))
 

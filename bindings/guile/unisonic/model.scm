@@ -315,7 +315,8 @@ holds."
                       (producer (lambda (value) (abort-to-prompt tag value))))))))
 
 (define* (text-stream model prompt #:rest options)
-  "The answer to PROMPT as a lazy stream of pieces of text.  The model runs when the next piece is looked at.  Keywords are those of
+  "The answer to PROMPT as a lazy stream of pieces of text.  The model runs when the next piece is looked at and is not there yet; a
+step for another generation of the model takes this one further too.  Keywords are those of
 `generate'."
   (producer->stream
    (lambda (yield)

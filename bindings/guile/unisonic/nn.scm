@@ -8,6 +8,7 @@
 
 (define-module (unisonic nn)
   #:use-module (ice-9 match)
+  #:use-module (ice-9 threads)
   #:use-module (rnrs bytevectors)
   #:use-module (srfi srfi-1)
   #:use-module (srfi srfi-9)
@@ -18,7 +19,7 @@
   #:use-module (unisonic tensor)
   #:export (;; operations
             embed embed-positions rms-norm layer-norm head-norm linear add rope-table rope kv-cache attention
-            gated swiglu gelu soft-cap outputs width weight-dims
+            gated swiglu gelu soft-cap scale outputs width weight-dims
             ;; traced procedures
             define-traced make-traced traced? trace-count traced-graph traced-program
             make-state state? state-length state-truncate! state-close!))
@@ -166,6 +167,10 @@ multiplies scores: 1/sqrt(numbers of a head) unless it is given."
   "BOUND tanh(x / BOUND)."
   (record 'soft-cap (list x) #:number bound))
 
+(define (scale x name)
+  "X times the only number of the tensor NAME.weight."
+  (record 'scale (list x) #:label name #:weight (weight 'scale (named name "weight"))))
+
 (define (outputs x)
   "The rows of X of which results are asked.  What comes after it is computed for those alone."
   (record 'select-outputs (list x)))
@@ -173,7 +178,7 @@ multiplies scores: 1/sqrt(numbers of a head) unless it is given."
 ;;; Traced procedures
 
 (define-record-type <traced>
-  (%make-traced name procedure weights options graphs programs count)
+  (%make-traced name procedure weights options graphs programs lock count)
   %traced?
   (name traced-name)
   (procedure traced-procedure)
@@ -182,6 +187,8 @@ multiplies scores: 1/sqrt(numbers of a head) unless it is given."
   ;; By the shapes of arguments: a graph.  By those and a device: a program.
   (graphs traced-graphs)
   (programs traced-programs)
+  ;; For the tables and the count.  A thread that finds a trace under way waits for what comes of it.
+  (lock traced-lock)
   (count traced-count set-traced-count!))
 
 (define (record-of traced)
@@ -207,7 +214,7 @@ where to run.  Called with symbolic values it becomes part of the graph that is 
   (let* ((options (list #:threads threads #:context (or context 0) #:sequences sequences #:chunk-rows chunk-rows
                         #:passes-off passes-off))
          (record (%make-traced name procedure weights (list vocab context options)
-                               (make-hash-table) (make-hash-table) 0)))
+                               (make-hash-table) (make-hash-table) (make-recursive-mutex) 0)))
     (define* (run #:key state (outputs 'last) (device device) #:rest arguments)
       (let ((rows (take-while (negate keyword?) arguments)))
         (if (any value? rows)
@@ -278,18 +285,20 @@ with these keywords."
 ;;; Tracing
 
 (define (program-for record shapes device)
-  (let ((key (cons device shapes)))
-    (or (hash-ref (traced-programs record) key)
-        (let ((program (apply load-program (graph-for record shapes) (traced-weights record)
-                              #:device device (last (traced-options record)))))
-          (hash-set! (traced-programs record) key program)
-          program))))
+  (with-mutex (traced-lock record)
+    (let ((key (cons device shapes)))
+      (or (hash-ref (traced-programs record) key)
+          (let ((program (apply load-program (graph-for record shapes) (traced-weights record)
+                                #:device device (last (traced-options record)))))
+            (hash-set! (traced-programs record) key program)
+            program)))))
 
 (define (graph-for record shapes)
-  (or (hash-ref (traced-graphs record) shapes)
-      (let ((graph (trace record shapes)))
-        (hash-set! (traced-graphs record) shapes graph)
-        graph)))
+  (with-mutex (traced-lock record)
+    (or (hash-ref (traced-graphs record) shapes)
+        (let ((graph (trace record shapes)))
+          (hash-set! (traced-graphs record) shapes graph)
+          graph))))
 
 (define (trace record shapes)
   "Calls the procedure once with symbolic values, and gives the graph that was recorded."
@@ -372,7 +381,8 @@ traced procedures; each has a sequence of its own in it."
 
 (define (programs-of record)
   "A list of ((DEVICE . SHAPES) . PROGRAM)."
-  (hash-map->list cons (traced-programs record)))
+  (with-mutex (traced-lock record)
+    (hash-map->list cons (traced-programs record))))
 
 (define (sequences-of state traced)
   (let ((sequences (state-sequences state)))
