@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::thread;
 
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::toktrie::{INVALID_TOKEN, TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
@@ -17,6 +18,8 @@ use crate::tokenizer::{ControlTokens, TokenKind, Tokenizer};
 const JSON_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,40}";
 /// Longest token that a grammar can use; the trie of tokens is that deep.
 const MAX_TOKEN_LEN_BYTES: usize = 1000;
+/// Stack for compiling, which calls itself for each schema in a schema and each reference: some 8 KiB, without optimisation.
+const STACK_LEN_BYTES: usize = 128 << 20;
 /// Longest reason that is passed on.
 const MAX_REASON_LEN: usize = 400;
 
@@ -57,6 +60,20 @@ impl Grammars {
 
     /// The grammar of a constraint.
     pub fn compile(&self, constraint: &Constraint) -> Result<Grammar, ConstraintError> {
+        let kind = constraint.kind.name();
+        let failed = |reason: &str| ConstraintError::Refused { kind, reason: reason.to_owned() };
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("grammar".into()).stack_size(STACK_LEN_BYTES);
+            let compiling = thread.spawn_scoped(scope, || self.compile_here(constraint));
+            let compiling = compiling.map_err(|error| failed(&format!("no thread for it: {error}")))?;
+            compiling
+                .join()
+                .unwrap_or_else(|_| Err(failed("its compiler failed; this is a bug, please report it")))
+        })
+    }
+
+    /// The same on the stack of the caller.
+    fn compile_here(&self, constraint: &Constraint) -> Result<Grammar, ConstraintError> {
         let Constraint { kind, text, rules, .. } = constraint;
         let kind = kind.name();
         if rules != RULES {

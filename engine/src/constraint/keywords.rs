@@ -72,20 +72,33 @@ const KEYWORDS: [(&str, Holds); 43] = [
     ("writeOnly", Holds::Value),
 ];
 
-/// Looks through a schema for keywords that it may not hold.
+/// Most schemas in a schema: compiling goes as deep as references lead, on a stack that is large enough for so many.
+const MAX_SCHEMAS: usize = 4096;
+/// Most properties of an object: from some 500 on llguidance gives up within an answer, when nobody can be told in time.
+const MAX_PROPERTIES: usize = 400;
+
+/// Looks through a schema for keywords that it may not hold, and for more than can be compiled.
 pub(super) fn check(schema: &Json) -> Result<(), ConstraintError> {
-    Walk { pointer: "#".to_owned() }.schema(schema)
+    Walk { pointer: "#".to_owned(), schemas: 0 }.schema(schema)
 }
 
 struct Walk {
     /// Where it is.
     pointer: String,
+    /// Schemas that it has seen.
+    schemas: usize,
 }
 
 impl Walk {
     fn schema(&mut self, schema: &Json) -> Result<(), ConstraintError> {
         // What is no object has no keywords; whether it is a schema is for the compiler to say.
         let Json::Object(members) = schema else { return Ok(()) };
+        self.schemas += 1;
+        if self.schemas > MAX_SCHEMAS {
+            return Err(too_large(format!(
+                "it has more than {MAX_SCHEMAS} schemas in it; ask for less at a time"
+            )));
+        }
         for (name, value) in members {
             match KEYWORDS.iter().find(|(known, _)| known == name) {
                 Some(&(_, holds)) => self.value(name, holds, value)?,
@@ -108,6 +121,15 @@ impl Walk {
             }
             (Holds::Schemas | Holds::SchemaOrSchemas, Json::Array(schemas)) => {
                 schemas.iter().enumerate().map(|(index, schema)| (index.to_string(), schema)).collect()
+            }
+            (Holds::Named, Json::Object(schemas))
+                if name == "properties" && schemas.len() > MAX_PROPERTIES =>
+            {
+                return Err(too_large(format!(
+                    "{}/properties has {} properties, but {MAX_PROPERTIES} are the most; ask for less at a time",
+                    self.pointer,
+                    schemas.len()
+                )));
             }
             (Holds::Named, Json::Object(schemas)) => {
                 schemas.iter().map(|(name, schema)| (name.clone(), schema)).collect()
@@ -141,4 +163,8 @@ impl Walk {
     fn error(&self, keyword: &str, instead: &'static str) -> ConstraintError {
         ConstraintError::Keyword { keyword: keyword.to_owned(), pointer: self.pointer.clone(), instead }
     }
+}
+
+fn too_large(reason: String) -> ConstraintError {
+    ConstraintError::Refused { kind: "JSON schema", reason }
 }

@@ -325,3 +325,26 @@ fn constraints_are_read_as_they_are_written() {
     let version = RULES.rsplit(' ').next().unwrap();
     assert!(manifest.contains(&format!("llguidance = {{ version = \"={version}\"")), "the rules' version");
 }
+
+/// A chain of references goes as deep as it is long, which once ended the process.
+#[test]
+fn large_schemas_are_compiled_or_refused() {
+    let chain = |len: usize| {
+        let links: Vec<String> = (0..len)
+            .map(|link| format!(r##""d{link}": {{"items": {{"$ref": "#/$defs/d{}"}}}}"##, link + 1))
+            .collect();
+        format!(r##"{{"$defs": {{{}, "d{len}": {{}}}}, "$ref": "#/$defs/d0"}}"##, links.join(", "))
+    };
+    // Whether llguidance takes it is not ours to say; that it says so is.
+    let _ = schema(&chain(300));
+    let _ = schema(&chain(2000));
+    let wide = |len: usize| {
+        let properties: Vec<String> = (0..len).map(|number| format!(r#""p{number}": {{}}"#)).collect();
+        format!(r#"{{"type": "object", "properties": {{{}}}}}"#, properties.join(", "))
+    };
+    schema(&wide(400)).unwrap();
+    for too_large in [chain(3000), wide(401), wide(10_000)] {
+        let error = schema(&too_large).unwrap_err().to_string();
+        assert!(error.contains("ask for less"), "{error}");
+    }
+}

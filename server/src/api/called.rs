@@ -66,7 +66,9 @@ impl Form<'_> {
     fn grammar(&self, otherwise: Option<&Constraint>) -> Result<Constraint, ConstraintError> {
         let tools: Vec<&Data> = self.tools.callable().collect();
         let names = (0..tools.len()).map(|index| format!("call_{index}")).collect::<Vec<_>>().join(" | ");
-        let more = |separator: &str| match self.tools.parallel {
+        // One that is named is called once, as at OpenAI.
+        let parallel = self.tools.parallel && !matches!(self.tools.choice, Choice::Named(_));
+        let more = |separator: &str| match parallel {
             true => format!("({separator} one)*"),
             false => String::new(),
         };

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::de::IgnoredAny;
+
 use super::tools::{Call, Calls};
 
 const THINK: &str = "<think>";
@@ -178,8 +180,14 @@ impl Parts {
     }
 
     fn tagged(&mut self, parts: &mut Vec<Part>) -> bool {
-        let Some((call, rest)) = self.held.split_once(TAG_END) else { return false };
-        let (call, rest) = (call.to_owned(), rest.to_owned());
+        // Where the JSON has not ended the mark is a part of its text.
+        let is_whole = |&(at, _): &(usize, &str)| {
+            let call = self.held.get(..at).unwrap_or_default().trim();
+            !serde_json::from_str::<IgnoredAny>(call).is_err_and(|error| error.is_eof())
+        };
+        let Some((at, _)) = self.held.match_indices(TAG_END).find(is_whole) else { return false };
+        let rest = self.held.get(at + TAG_END.len()..).unwrap_or_default().to_owned();
+        let call = self.held.get(..at).unwrap_or_default().to_owned();
         self.read_calls(&call, TAG_END, parts);
         (self.held, self.state) = (rest, State::BeforeContent);
         true

@@ -49,6 +49,9 @@ fn calls_of_qwen_and_chatml() {
     check(&with(Calls::Tagged), &text, ("", "Let me see.", &[&one, &two]));
     check(&Rules { parallel: false, ..with(Calls::Tagged) }, &text, ("", "Let me see.", &[&one]));
     check(&with(Calls::Told), &call("a"), ("", "", &[&one]));
+    // The mark may be a part of an argument.
+    let text = r#"<tool_call>{"name": "a", "arguments": {"x": "1</tool_call>2"}}</tool_call>"#;
+    check(&with(Calls::Tagged), text, ("", "", &[r#"a{"x":"1</tool_call>2"}"#]));
     let unclosed = call("a").replace("</tool_call>", "");
     check(&with(Calls::Tagged), &unclosed, ("", "", &[&one]));
     check(&Rules::default(), &call("a"), ("", &call("a"), &[]));
