@@ -160,7 +160,7 @@
       (tensor=? (tensor-rows whole 3 2) (llama '(4 5) #:state state #:outputs 'all)))
     (let ((elsewhere (lambda () (llama '(6) #:state state #:device "cpu-scalar"))))
       (test-equal "rows that another device has are not left out in silence" 'invalid-argument (status-of elsewhere))
-      (test-assert (string-contains (message-of elsewhere) "rows of `llama` for tokens on cpu,"))
+      (test-assert (string-contains (message-of elsewhere) "rows of `llama` for tokens on cpu and"))
       (test-equal 5 (state-length state llama))
       (state-truncate! state llama 0)
       (test-assert "another device begins anew"

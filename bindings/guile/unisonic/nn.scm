@@ -365,19 +365,22 @@ traced procedures; each has a sequence of its own in it."
 (define (state-sequence state record program)
   "The sequence of PROGRAM, one of those of RECORD, in STATE.  What another one of them computed is of no use to it."
   (for-each (match-lambda
-              (((device . shapes) . other)
+              ((key . other)
                (let ((sequence (hashq-ref (state-sequences state) other)))
                  (when (and sequence (not (eq? other program)) (> (sequence-length sequence) 0))
-                   (raise-unisonic-error (string->symbol (traced-name record)) 'invalid-argument
-                                         (format #f "the state has rows of `~a` for ~a on ~a, and goes on with those alone: give another state, or truncate this one to 0 rows first"
-                                                 (traced-name record)
-                                                 (string-join (map (lambda (shape) (format #f "~a" shape)) shapes) ", ")
-                                                 device))))))
+                   (raise-elsewhere (traced-name record) key)))))
             (programs-of record))
   (or (hashq-ref (state-sequences state) program)
       (let ((sequence (make-sequence program)))
         (hashq-set! (state-sequences state) program sequence)
         sequence)))
+
+(define (raise-elsewhere name key)
+  (match-let (((device . shapes) key))
+    (raise-unisonic-error
+     (string->symbol name) 'invalid-argument
+     (format #f "the state has rows of `~a` for ~a on ~a and goes on there alone: give another state, or truncate this one to 0 rows"
+             name (string-join (map object->string shapes) ", ") device))))
 
 (define (programs-of record)
   "A list of ((DEVICE . SHAPES) . PROGRAM)."
