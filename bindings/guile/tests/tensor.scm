@@ -19,6 +19,13 @@
   (test-equal 'invalid-argument (status-of (lambda () (list->tensor '(1 2 3) '(2 2)))))
   (test-equal 'invalid-argument (status-of (lambda () (make-tensor 'f16 '(1) (f32vector 1)))))
   (test-equal 'invalid-argument (status-of (lambda () (tensor-rows (list->tensor '(1 2)) 1 1))))
+  ;; Numbers that no C parameter holds.
+  (for-each (lambda (number)
+              (test-equal 'invalid-argument
+                (status-of (lambda () (tensor-rows (list->tensor '(1 2)) 0 number))))
+              (test-equal 'invalid-argument
+                (status-of (lambda () (tensor-argmax (list->tensor '(1 2)) number)))))
+            (list -1 (ash 1 64) (- (ash 1 70))))
   (test-equal "row 7, but the tensor has 1" (message-of (lambda () (tensor-argmax (list->tensor '(1 2)) 7))))
   (let ((tensor (list->tensor '(1))))
     (close-handle! (tensor-handle tensor))

@@ -158,7 +158,11 @@ loader finds."
   (set! kept objects)
   (set! kept #f))
 
-(define (argument->c argument)
+(define (argument->c who argument)
+  ;; Guile 3.0.8 ends the process over a number that does not fit 64 bits.
+  (when (and (exact-integer? argument) (not (< -1 argument (ash 1 64))))
+    (raise-unisonic-error who 'invalid-argument
+                          (format #f "~a is given, but numbers are 0 to 2^64 - 1" argument)))
   (cond ((handle? argument) (handle-pointer argument))
         ((bytevector? argument) (bytevector->pointer argument))
         ((not argument) %null-pointer)
@@ -168,7 +172,8 @@ loader finds."
   "Calls FUNCTION, which returns a status and has a place for an error behind ARGUMENTS.  Handles, bytevectors and #f
 among these go as pointers.  A failure is a condition."
   (let* ((cell (pointer-cell))
-         (status (apply function (append (map argument->c arguments) (list (bytevector->pointer cell))))))
+         (status (apply function (append (map (lambda (argument) (argument->c who argument)) arguments)
+                                         (list (bytevector->pointer cell))))))
     (keep arguments cell)
     (unless (zero? status)
       (raise-status who status (cell-pointer cell)))))
