@@ -83,16 +83,26 @@ fn has_vulkan(what: &str) -> bool {
     opened.map_err(|error| common::skipped(what, &error.to_string())).is_ok()
 }
 
-/// Every subset, each on another model: a driver's compiler takes seconds for each of them.
-#[test]
-fn on_vulkan_in_turn() {
+/// Every subset, each on another model: a driver's compiler takes seconds for each of them. In two parts, for two processors.
+fn on_vulkan_in_turn(part: usize) {
     if common::runs_in(Tier::Ci, "switches of passes on Vulkan") && has_vulkan("switches of passes on Vulkan")
     {
         let (models, device) = (models(), DeviceName::Vulkan(0));
-        for (model, off) in models.iter().cycle().zip(subsets(50)) {
+        let turns = models.iter().cycle().zip(subsets(50));
+        for (model, off) in turns.skip(part).step_by(2) {
             switches_change_no_bit(device, model, &[off], OF_VULKAN);
         }
     }
+}
+
+#[test]
+fn on_vulkan_in_turn_the_even() {
+    on_vulkan_in_turn(0);
+}
+
+#[test]
+fn on_vulkan_in_turn_the_odd() {
+    on_vulkan_in_turn(1);
 }
 
 #[test]
