@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 # Tests that run in any tier once the files are there.
 vocabularies() {
     [ -f .fixtures/vocab/complete ] ||
-        echo "  tokens of llama.cpp's 17 vocabularies (35 MB)                            make vocabularies"
+        echo "  tokens of llama.cpp's 17 vocabularies, calls by ten templates (35 MB)     make vocabularies"
 }
 
 assembling() {

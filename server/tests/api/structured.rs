@@ -138,9 +138,9 @@ async fn an_answer_with_tools_calls_or_has_its_format() {
     server.refused(PATH, &body, "response_format").await;
 }
 
-/// What has the shape of a call and no tool's name is what the model says.
+/// Where nothing may be called, what looks like a call is what the model says.
 #[tokio::test]
-async fn what_calls_no_tool_is_content() {
+async fn with_no_call_wanted_all_is_content() {
     let server = Server::start(Options::default(), with_words("<|python_tag|>")).await;
     let format = schema(json!({ "name": { "enum": ["Alice"] }, "age": { "enum": [30] } }));
     let body = chat(
